@@ -169,7 +169,7 @@ def build(
 @click.option("--input", "inputs", multiple=True, metavar="TYPE", help="A tensor of ops.NAME, such as float32[m,64].")
 @_instance_options
 @_format
-def inspect(source: str, target: str, stage: str, inputs: tuple[str, ...], **wanted: Any) -> None:
+def inspect(source: str, target: str, stage: str, inputs: tuple[str, ...], **wanted: object) -> None:
     """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR, the target's assembly, or
     the machine code of NVIDIA's GPUs (sass), where ptxas and nvdisasm are installed.
 
@@ -186,7 +186,7 @@ def inspect(source: str, target: str, stage: str, inputs: tuple[str, ...], **wan
 @click.option("-o", "--output", required=True, metavar="FILE", help="The page to write, name.html.")
 @click.option("--target", "targets", multiple=True, metavar="NAME", help="A target to show; may be repeated.  [host]")
 @_instance_options
-def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> None:
+def explore(source: str, output: str, targets: Sequence[str], **wanted: object) -> None:
     """Write a page that shows a kernel of SOURCE and all that it becomes, side by side, with the lines linked."""
     from . import commands
 

@@ -145,7 +145,7 @@ def _literal(text: str) -> Any:
         return text
 
 
-def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> None:
+def explore(source: str, output: str, targets: Sequence[str], **wanted: object) -> None:
     """Writes the page of one kernel."""
     from ..compiler.explorer.page import explore
 

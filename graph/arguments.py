@@ -98,7 +98,7 @@ def number_of(argument: str, value: Any, code: str = CODE, wanted: str = "a numb
     wrong(argument, value, wanted, code=code)
 
 
-def axis_of(axis: Any, rank: int, argument: str = "axis") -> int:
+def axis_of(axis: object, rank: int, argument: str = "axis") -> int:
     """An axis counted from 0.
 
     Raises:
@@ -119,7 +119,7 @@ def axis_of(axis: Any, rank: int, argument: str = "axis") -> int:
     return number % rank
 
 
-def flag_of(argument: str, value: Any) -> bool:
+def flag_of(argument: str, value: object) -> bool:
     """True or False; 0 and 1 serve, too.
 
     Raises:
@@ -130,7 +130,7 @@ def flag_of(argument: str, value: Any) -> bool:
     wrong(argument, value, "True or False")
 
 
-def text_of(argument: str, value: Any, wanted: str = "a text") -> str:
+def text_of(argument: str, value: object, wanted: str = "a text") -> str:
     """A text.
 
     Raises:
@@ -153,7 +153,7 @@ def path_of(argument: str, value: Any, code: str = CODE) -> str:
     wrong(argument, value, "a path", code=code)
 
 
-def texts_of(argument: str, value: Any, items: str, code: str = CODE) -> list[str]:
+def texts_of(argument: str, value: object, items: str, code: str = CODE) -> list[str]:
     """The texts that a sequence or a generator lists; `items` says what they are, as in "names".
 
     Raises:
@@ -163,7 +163,7 @@ def texts_of(argument: str, value: Any, items: str, code: str = CODE) -> list[st
     return [text_of(f"{argument}[{number}]", each) for number, each in enumerate(listed)]
 
 
-def choice_of(argument: str, value: Any, known: Iterable[str], code: str) -> str:
+def choice_of(argument: str, value: object, known: Iterable[str], code: str) -> str:
     """One of some texts.
 
     Raises:
@@ -176,7 +176,7 @@ def choice_of(argument: str, value: Any, known: Iterable[str], code: str) -> str
     wrong(argument, value, f"one of {shown}", code=code, hint=f"possible: {shown}")
 
 
-def dtype_of(argument: str, value: Any, code: str = CODE) -> DType:
+def dtype_of(argument: str, value: object, code: str = CODE) -> DType:
     """A dtype of Einkorn.
 
     Raises:

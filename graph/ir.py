@@ -571,7 +571,7 @@ def shown_array(array: np.ndarray[Any, Any]) -> str:
     return f"[{', '.join(str(item) for item in plain.reshape(-1)[:SHOWN_ELEMENTS].tolist())}, ...]"
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     if isinstance(value, DType):
         return str(value)
     if isinstance(value, bool):

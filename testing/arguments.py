@@ -15,7 +15,7 @@ def check_arguments(
     schema: OpSchema,
     dtypes: Mapping[str, Sequence[DType]],
     ranks: Mapping[str, Sequence[int]],
-    data: Mapping[str, Any],
+    data: Mapping[str, object],
     sizes: Sequence[int],
     inputs: Sequence[Any] | None,
     expected: Sequence[Any] | None,

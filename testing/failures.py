@@ -189,7 +189,7 @@ def save(
     return file
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     return f"DType.{value.name}" if isinstance(value, DType) else repr(value)
 
 

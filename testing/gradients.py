@@ -34,22 +34,22 @@ Group = Callable[[Sequence[Any]], list[Any]]
 class NumpyRunner:
     """Runs what backwards consist of on arrays of NumPy."""
 
-    def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+    def kernel(self, kernel: AnyKernel, args: Sequence[object], parameters: Mapping[str, object]) -> Any:
         result = self._special(kernel, args, parameters).model.execute(*_flat(args))
         arrays = tuple(buffer.to_numpy() for buffer in result)
         return arrays[0] if len(arrays) == 1 else arrays
 
-    def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[Any]:
+    def graph(self, backward: BackwardGraph, args: Sequence[object]) -> Sequence[Any]:
         return [buffer.to_numpy() for buffer in InferenceSession().load(backward.graph).execute(*args)]
 
     def specialisation(self, kernel: AnyKernel, context: GradientContext) -> Specialisation:
         return self._special(kernel, context.inputs, context.parameters)
 
-    def _special(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, object]) -> Specialisation:
+    def _special(self, kernel: AnyKernel, args: Sequence[object], parameters: Mapping[str, object]) -> Specialisation:
         return specialise(kernel, [_kind(value) for value in args], parameters)
 
 
-def _kind(value: Any) -> Any:
+def _kind(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_kind(each) for each in value]
     return (DType.from_numpy(value.dtype), value.ndim) if isinstance(value, np.ndarray) else value

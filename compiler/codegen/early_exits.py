@@ -15,7 +15,7 @@ from .locations import place_of
 from .walking import walk
 
 
-def exit_early(mlir: Any, module: Any) -> None:
+def exit_early(mlir: object, module: object) -> None:
     """Turns every call of `@ek.exit` into a return.
 
     Generated code calls it as the last operation of a structured block. After the structure is gone it stands near the

@@ -194,7 +194,7 @@ def emit_object(
         return _object_of(work.module, work.machine)
 
 
-def _object_of(module: Any, machine: Any) -> bytes:
+def _object_of(module: object, machine: object) -> bytes:
     """As `machine.emit_object(module)`, next to other threads."""
     ffi = library().ffi
     with ffi.OutputString() as message:

@@ -35,7 +35,7 @@ DOORS: Final[dict[str, Callable[[DoorSpec, Any], str]]] = {
 LEVELS: Final = {"moves": 2, "torch kernels": 2}
 
 
-def door_text(name: str, spec: DoorSpec, form: Any) -> str:
+def door_text(name: str, spec: DoorSpec, form: object) -> str:
     """The text of a door."""
     return DOORS[name](spec, form)
 

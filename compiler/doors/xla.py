@@ -18,7 +18,7 @@ says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from ...dsl.contract.doors import DoorSpec
 from ...dsl.contract.foreign_doors import TABLE, handler_words
@@ -68,7 +68,7 @@ _TEXTS: Final = {
 }
 
 
-def xla_text(spec: DoorSpec, form: Any = None) -> str:
+def xla_text(spec: DoorSpec, form: object = None) -> str:
     """The text of the handler; `form` says whether the kernel is elementwise."""
     words = handler_words(spec)
     heads = [

@@ -103,7 +103,7 @@ def marked(result: Value, operands: Iterable[Value]) -> Value:
     return result
 
 
-def rounded(here: Point, value: Any, dtype: DType) -> Any:
+def rounded(here: Point, value: object, dtype: DType) -> Any:
     """An accumulator of half floats as one of these, where `dtype` is theirs; any other value as it is."""
     if not (isinstance(value, Value) and value.sums is dtype and dtype.is_half() and isinstance(value.type, SIMDType)):
         return value
@@ -138,7 +138,9 @@ def may_have_wrapped(value: Value) -> bool:
 # *** which variables are accumulators ***
 
 
-def accumulating(root: Region, ends: Mapping[Any, Value], stand_ins: Mapping[int, Any], implicit: Set[int]) -> set[Any]:
+def accumulating(
+    root: Region, ends: Mapping[Any, Value], stand_ins: Mapping[int, object], implicit: Set[int]
+) -> set[Any]:
     """The keys whose new value in `ends` grows from their old one, for which a value in `stand_ins` stands.
 
     A key may grow by way of others, as in `a, b = b, a + b`. `implicit` has the casts that the author did not write.
@@ -187,7 +189,7 @@ def _add_sources(op: Op, sources: dict[int, list[Value]]) -> None:
 
 
 def _reached(
-    end: Value, sources: dict[int, list[Value]], stand_ins: Mapping[int, Any], implicit: Set[int]
+    end: Value, sources: dict[int, list[Value]], stand_ins: Mapping[int, object], implicit: Set[int]
 ) -> set[tuple[Any, bool]]:
     """The keys that a value is made of, each with whether it grows on the way.
 
@@ -234,7 +236,7 @@ def begin_accumulators(here: Point, node: s.Assign | s.AugAssign, evaluate: Call
     stand_ins = {key: _stand_in(value) for name in names for key, value in _literals(name, before[name])}
 
     def with_numbers(numbers: Mapping[Any, Any]) -> dict[str, Any]:
-        def number(key: Any, value: Any) -> Any:
+        def number(key: object, value: object) -> Any:
             return numbers.get(key, value)
 
         return {name: replaced(value, number, (name,)) for name, value in before.items()}
@@ -257,7 +259,7 @@ def begin_accumulators(here: Point, node: s.Assign | s.AugAssign, evaluate: Call
     frame.env.update(with_numbers({key: begun(here, literals[key], ends[key]) for key in grown if key in literals}))
 
 
-def _read_anew(node: s.Assign | s.AugAssign, env: Mapping[str, Any]) -> list[str]:
+def _read_anew(node: s.Assign | s.AugAssign, env: Mapping[str, object]) -> list[str]:
     """The variables that may hold compile-time numbers, and that an assignment reads and gives new values."""
     names = [name for name in _targets(node.target) if isinstance(env.get(name), int | float | tuple | StructValue)]
     if not names or isinstance(node, s.AugAssign):
@@ -277,7 +279,7 @@ def _targets(target: s.Expr) -> list[str]:
     return _targets(target.value) if isinstance(target, s.Attribute) else []
 
 
-def _literals(name: str, value: Any) -> list[tuple[Any, Any]]:
+def _literals(name: str, value: object) -> list[tuple[Any, Any]]:
     """The compile-time numbers in a variable, bools aside."""
     return [leaf for leaf in numbers_of(value, (name,)) if type(leaf[1]) in (int, float)]
 

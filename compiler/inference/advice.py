@@ -16,7 +16,7 @@ from .values.describe import describe
 from .values.index import BodyIndex
 
 
-def over_indices(value: Any, node: s.SyntaxNode, frame: Frame, function: str = "") -> str | None:
+def over_indices(value: object, node: s.SyntaxNode, frame: Frame, function: str = "") -> str | None:
     """For a tensor where items are wanted, or as the argument of `sum`, `max` and similar ones."""
     if not hasattr(value, "dims") or isinstance(value, BodyIndex):
         return None
@@ -25,7 +25,9 @@ def over_indices(value: Any, node: s.SyntaxNode, frame: Frame, function: str = "
     return foreign_names.over_tensor(function, text) or loop
 
 
-def over_slice(target: s.Subscript, parts: tuple[Any, ...], value: Any, source: s.SyntaxNode, frame: Frame) -> str:
+def over_slice(
+    target: s.Subscript, parts: tuple[object, ...], value: object, source: s.SyntaxNode, frame: Frame
+) -> str:
     """For a slice of a tensor that is stored to: `out[:] = 0`."""
     whole = all(part == slice(None) for part in parts)
     element = source_of(source, frame)
@@ -43,7 +45,7 @@ def over_elements(function: str, node: s.SyntaxNode, frame: Frame) -> str:
     return f"work on elements: {function}({text}[i]{more}) in the body of a foreach"
 
 
-def bound_of_range(value: Any, node: s.SyntaxNode, frame: Frame) -> str | None:
+def bound_of_range(value: object, node: s.SyntaxNode, frame: Frame) -> str | None:
     """For what is not a whole number."""
     if isinstance(value, Value) and value.dtype.is_float():
         return f"write {cast_of(node, frame, INT.dtype)}"
@@ -54,7 +56,7 @@ def bound_of_range(value: Any, node: s.SyntaxNode, frame: Frame) -> str | None:
     return f"write {source_of(node, frame)}.dim(0)" if hasattr(value, "dims") else None
 
 
-def uncallable(value: Any, node: s.SyntaxNode, frame: Frame) -> str | None:
+def uncallable(value: object, node: s.SyntaxNode, frame: Frame) -> str | None:
     """For something that is called and is not a function."""
     if isinstance(value, Marker):
         sizes = "T, 4" if value.name == "SIMD" else "T"
@@ -94,7 +96,7 @@ def index_of_rank(tensor: Any, got: int) -> str | None:
     return f"an element is {tensor.name}[{names}]; {tensor.name}[{rest}] is a view of a part"
 
 
-def index_of_tuple(node: s.SyntaxNode, owner: Any, frame: Frame) -> str | None:
+def index_of_tuple(node: s.SyntaxNode, owner: object, frame: Frame) -> str | None:
     """For an index of a tuple that is known only at run time."""
     if not isinstance(node, s.Subscript) or not isinstance(owner, tuple):
         return None
@@ -107,7 +109,7 @@ def index_of_tuple(node: s.SyntaxNode, owner: Any, frame: Frame) -> str | None:
     )
 
 
-def body_takes(body: Any, given: int, what: str) -> str | None:
+def body_takes(body: object, given: int, what: str) -> str | None:
     """What is wrong with the arguments of a function that is called with `given` of them, or None."""
     if not isinstance(body, Closure):
         return None
@@ -137,12 +139,12 @@ def no_function(node: s.SyntaxNode, frame: Frame, given: str) -> str:
     return f"write lambda {given}: {source_of(node, frame)}"
 
 
-def dtype_for(value: Any) -> str | None:
+def dtype_for(value: object) -> str | None:
     """For what stands where a dtype is wanted: Python's own types, and names in quotes."""
     return foreign_names.of_dtype(getattr(value, "name", value))
 
 
-def count_of(value: Any) -> str | None:
+def count_of(value: object) -> str | None:
     """For what is not a number, where the number of iterations of a loop is required."""
     if isinstance(value, Closure):
         return "the number comes first, then the body: parallel_for(n, body)"

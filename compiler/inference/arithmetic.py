@@ -151,7 +151,7 @@ def _of_structs(here: Point, op: str, a: object, b: object, nodes: tuple[syntax.
     return result
 
 
-def _is_pointer(value: Any) -> bool:
+def _is_pointer(value: object) -> bool:
     return isinstance(value, Value) and isinstance(value.type, PointerType)
 
 
@@ -170,18 +170,18 @@ def _pointer_arithmetic(
     return builder.advance(pointer, offset if op == "add" else builder.isub(builder.int_(0), offset))
 
 
-def plain(evaluator: Evaluator, value: Any) -> Any:
+def plain(evaluator: Evaluator, value: object) -> Any:
     """An index as the tuple that it stands for; anything else as it is."""
     return value.components(evaluator.builder) if isinstance(value, BodyIndex) else value
 
 
-def of_one_axis(evaluator: Evaluator, value: Any) -> Any:
+def of_one_axis(evaluator: Evaluator, value: object) -> Any:
     """An index of one axis as the number that it stands for; anything else as it is."""
     number = value.number(evaluator.builder) if isinstance(value, BodyIndex) else None
     return value if number is None else number
 
 
-def unary(here: Point, op: str, value: Any) -> Any:
+def unary(here: Point, op: str, value: object) -> Any:
     """`op value` for any value."""
     value = of_one_axis(here.evaluator, value)
     if isinstance(value, StructValue):

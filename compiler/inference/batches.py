@@ -117,7 +117,7 @@ class Batch:
         given = dict(zip((p.name for p in closure.function.params), args, strict=False)) | keywords
         return work(self, call, closure, given)
 
-    def _begins(self, tensor: Any) -> bool:
+    def _begins(self, tensor: object) -> bool:
         return isinstance(tensor, _Member) and not self.inside and not self.trusted
 
     @contextmanager
@@ -334,11 +334,11 @@ class _BatchProber(GroupEvaluator):
         return collected
 
 
-def _items(value: Any) -> tuple[Any, ...]:
+def _items(value: object) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _fresh(key: Any, number: Any) -> Any:
+def _fresh(key: object, number: object) -> Any:
     """A number of the same type of which nothing is known."""
     if not isinstance(number, Value):
         return number

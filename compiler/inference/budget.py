@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from ...dsl.frontend import syntax as s
 from ..ir.operations import OperationRow
@@ -29,7 +28,7 @@ _NESTED = (tuple, StructValue)
 READS = (s.Name, s.Global, s.Attribute)  # what gives a value that there was before
 
 
-def size_of(value: Any) -> int:
+def size_of(value: object) -> int:
     """The items of a tuple or struct, those of its items included, or the characters of a string; no more than needed
     to see that they are too many.
     """

@@ -5,8 +5,6 @@ note: in scaled(v: Float32, by=2), called from kernels.py:10:28
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import DType, SIMDType
@@ -36,7 +34,7 @@ def _called(step: Location) -> str:
     return f"in {step.function}({', '.join(_argument(name, value) for name, value in step.given)}), "
 
 
-def _argument(name: str, value: Any) -> str:
+def _argument(name: str, value: object) -> str:
     if isinstance(value, bool | int | float | complex | str) or value is None:
         text = f"{name}={literal_text(value)}"
         return text if len(text) <= 40 else f"{name}=..."

@@ -40,7 +40,7 @@ def compare_objects(here: Point, op: str, a: object, b: object) -> bool:
     return bool((a == b) == (op == "eq"))
 
 
-def short_circuit(here: Point, op: str, value: Any, right: Callable[[], Any], operand: s.Expr) -> Any:
+def short_circuit(here: Point, op: str, value: object, right: Callable[[], Any], operand: s.Expr) -> Any:
     """`value op right()`, where `right` is evaluated within a branch unless it is cheap and harmless."""
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and not value.type.is_scalar:
         return binary(here, f"{op}_", value, right(), (operand, operand))  # lanes decide for themselves
@@ -104,7 +104,7 @@ def decision(here: Point, runtime: bool = False) -> Any:
 _HAVE_TRUTH = (bool, int, float, complex, str, tuple)
 
 
-def truth(here: Point, value: Any) -> Any:
+def truth(here: Point, value: object) -> Any:
     """A condition: a Bool, or a compile-time value's truth."""
     if isinstance(value, Value):
         if value.type == BOOL:

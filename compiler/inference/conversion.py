@@ -40,7 +40,7 @@ def widest_kind(kinds: Iterable[str | None]) -> str:
     return next(kind for kind in reversed(DEFAULTS) if kind in given)
 
 
-def weak_kind(value: Any) -> str | None:
+def weak_kind(value: object) -> str | None:
     """`bool`, `int`, `float` or `complex` for a number that has no run-time type yet."""
     if isinstance(value, Value):
         return value.weak
@@ -97,7 +97,7 @@ def widened_or_rounded(here: Point, value: Any, dtype: DType) -> Any:
     return rounded(here, value, dtype)
 
 
-def _castable(value: Any, type: Type) -> bool:
+def _castable(value: object, type: Type) -> bool:
     """Whether a cast would help."""
     if not isinstance(value, Value) or not isinstance(value.type, SIMDType) or not isinstance(type, SIMDType):
         return False
@@ -198,7 +198,7 @@ def _float_with_integer(
     )
 
 
-def as_weak(here: Point, value: Any, type: SIMDType) -> Value:
+def as_weak(here: Point, value: object, type: SIMDType) -> Value:
     """A number without a run-time type as a stand-in that may still adopt one."""
     kind = _KINDS[type.dtype]
     if isinstance(value, Value):

@@ -9,7 +9,6 @@ See also `interpreter.translate` (what is done with it).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import DType, SIMDType
@@ -21,7 +20,7 @@ from .values.index import BodyIndex
 from .values.tensors import Stored
 
 
-def note(here: Point, variables: Mapping[str, Any]) -> None:
+def note(here: Point, variables: Mapping[str, object]) -> None:
     """Says what variables hold from `node` on; without variables, only that a statement begins there."""
     if not here.evaluator.debugging:
         return
@@ -52,7 +51,7 @@ def beginning(function: syntax.Function | syntax.Lambda) -> syntax.SyntaxNode:
     return function.body[0] if function.body else function
 
 
-def _form(evaluator: Evaluator, value: Any, operands: list[Value]) -> Form | None:
+def _form(evaluator: Evaluator, value: object, operands: list[Value]) -> Form | None:
     def operand(one: Value) -> int:
         operands.append(one)
         return len(operands) - 1

@@ -113,7 +113,7 @@ def call_poisoned(here: Point, callee: Any, args: list[Any], keywords: Keywords)
     raise Cascade
 
 
-def is_author_function(value: Any) -> bool:
+def is_author_function(value: object) -> bool:
     """Whether a value is a function of the author's."""
     return isinstance(value, Closure) and not is_shipped(value.frame.file)
 

@@ -282,7 +282,7 @@ class Evaluator(Scoped):
             self._weigh(value, node, frame)
         return value
 
-    def _weigh(self, value: Any, node: syntax.Expr, frame: Frame) -> None:
+    def _weigh(self, value: object, node: syntax.Expr, frame: Frame) -> None:
         """Counts what a new tuple, struct or string took to make.
 
         Raises:

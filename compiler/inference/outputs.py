@@ -5,8 +5,6 @@ See also `unwritten` (which are found at run time).
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.frontend import syntax as s
 from ...dsl.frontend.program import PortableKernel
@@ -48,7 +46,7 @@ def never_stored(evaluator: Evaluator, argument: TensorArgument, kernel: Portabl
     )
 
 
-def returned(here: Point, node: s.Return, value: Any) -> CompileError:
+def returned(here: Point, node: s.Return, value: object) -> CompileError:
     """The mistake of an op that returns a value."""
     name = here.frame.program.schema.outputs[0].name
     hint = f"store it: `{name}[...] = ...`, or `foreach({name}, lambda i: ...)`"

@@ -248,7 +248,7 @@ def add_check(
     here: Point,
     kind: str,
     holds: Value,
-    message: Sequence[Any],
+    message: Sequence[object],
     details: dict[str, Any],
     notes: Sequence[tuple[str, Place]],
     *,
@@ -285,7 +285,7 @@ def _add_site(
             values.append(value)
         return numbers[value.serial]
 
-    def detail(value: Any) -> Any:
+    def detail(value: object) -> Any:
         if isinstance(value, tuple):
             return [detail(item) for item in value]
         return {"value": number(value), "dtype": value.dtype.name} if isinstance(value, Value) else value

@@ -125,7 +125,7 @@ def _assigned(name: str, target: s.Expr, value: s.Expr) -> s.Expr | None:
     return next((item for part, item in pairs if isinstance(part, s.Name) and part.id == name), None)
 
 
-def _of_argument(name: str, function: s.SyntaxNode, value: Any, frame: Frame) -> str | None:
+def _of_argument(name: str, function: s.SyntaxNode, value: object, frame: Frame) -> str | None:
     schema = frame.program.schema
     kernel = frame.program.functions[0].syntax
     if function is kernel:

@@ -71,7 +71,7 @@ def _commit(op: Op, machine: Machine) -> Evaluate:
 def _wait(op: Op, machine: Machine) -> Evaluate:
     pending, whole = op.attrs["pending"], op.attrs["what"] == "copy"
 
-    def wait(_: Any) -> None:
+    def wait(_: object) -> None:
         copies = _of_thread(machine)
         done = len(copies.groups) - pending
         for group in copies.groups[: max(done, 0)]:

@@ -12,7 +12,7 @@ from .rows import evaluate_row
 _ROWS = {"and": "and_", "or": "or_"}
 
 
-def _second(old: object, value: Any) -> Any:
+def _second(old: object, value: object) -> Any:
     return value
 
 

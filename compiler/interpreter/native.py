@@ -30,7 +30,7 @@ def _native(op: Op, machine: Machine) -> Evaluate:
     function.argtypes = [_ctype(value.type) for value in op.operands]
     function.restype = _ctype(op.results[0].type) if op.results else None
 
-    def call(*operands: Any) -> Any:
+    def call(*operands: object) -> Any:
         given = [_given(value, operand.type) for value, operand in zip(operands, op.operands, strict=True)]
         result = function(*given)
         return None if not op.results else op.results[0].dtype.to_numpy().type(result)
@@ -55,12 +55,12 @@ def _exp2(x: Any) -> Any:
     return _normal_or_zero(np.exp2(np.float64(x)))
 
 
-def _reciprocal(x: Any) -> Any:
+def _reciprocal(x: object) -> Any:
     with np.errstate(divide="ignore"):
         return _normal_or_zero(1 / np.float64(_normal_or_zero(x)))
 
 
-def _normal_or_zero(x: Any) -> Any:
+def _normal_or_zero(x: object) -> Any:
     """As float32, and zero with its sign where that is subnormal."""
     with np.errstate(over="ignore"):
         number = np.asarray(x).astype(np.float32)

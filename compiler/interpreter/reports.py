@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def _patterns(op: Op, values: tuple[object, ...], first: int) -> list[int]:
 
 @evaluates("assert")
 def _assert(op: Op, machine: Machine) -> Evaluate:
-    def check(condition: Any, *values: Any) -> None:
+    def check(condition: object, *values: object) -> None:
         if not condition:
             raise Trap(op.attrs["site"], _patterns(op, values, 1))
 

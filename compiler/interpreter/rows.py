@@ -102,7 +102,7 @@ def _sign(a: Any) -> Any:
     return where(np.isnan(a), a, np.sign(a))
 
 
-def _clamp(value: Any, low: Any, high: Any) -> Any:
+def _clamp(value: object, low: object, high: object) -> Any:
     return _minimum(_maximum(value, low), high)
 
 

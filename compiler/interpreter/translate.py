@@ -172,7 +172,7 @@ class _Writer:
         names: list[ast.expr] = [ast.Name(self.module.name(v), ast.Store()) for v in values]
         return names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
 
-    def call(self, function: Any, arguments: Sequence[ast.expr]) -> ast.expr:
+    def call(self, function: object, arguments: Sequence[ast.expr]) -> ast.expr:
         callee = function if isinstance(function, str) else self.module.constant(function)
         return ast.Call(ast.Name(callee, ast.Load()), list(arguments), [])
 

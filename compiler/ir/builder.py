@@ -67,7 +67,7 @@ class Builder(Scoped):
     def location(self, location: Location) -> None:
         self._location, self._late = location, None
 
-    def locate(self, give: Callable[[Any], Location], node: Any) -> None:
+    def locate(self, give: Callable[[Any], Location], node: object) -> None:
         """Operations come from a node from now on: most nodes append none, so its location is made when one does."""
         self._late = give, node
 
@@ -97,14 +97,14 @@ class Builder(Scoped):
             region.ops.append(end)
             self.memo = saved
 
-    def remembered(self, key: Any) -> Any:
+    def remembered(self, key: object) -> Any:
         """What `remember` stored under the key in this region or one around it."""
         for scope in reversed(self.memo):
             if key in scope:
                 return scope[key]
         return None
 
-    def remember(self, key: Any, value: Any) -> None:
+    def remember(self, key: object, value: object) -> None:
         self.memo[-1][key] = value
 
     def add(
@@ -193,7 +193,7 @@ class Builder(Scoped):
         (result,) = const.results
         self.remember(("const", repr(const.attrs["value"]), result.type), result)
 
-    def const(self, value: Any, type: SIMDType) -> Value:
+    def const(self, value: object, type: SIMDType) -> Value:
         """A constant; one for each value and type in a region is enough."""
         key = ("const", repr(value), type)
         for scope in reversed(self.memo):  # as `remembered`

@@ -61,7 +61,7 @@ class Ranges:
         here = self.poly(index)
         self._hold([here, minus(minus(self.poly(extent), here), {(): 1})])
 
-    def assume(self, test: Any, outcome: bool = True) -> None:
+    def assume(self, test: object, outcome: bool = True) -> None:
         """From here on, in this region, the Bool `test` has this outcome."""
         if isinstance(test, Value) and test.type == BOOL:
             self._hold(list(self._meaning(test, outcome)))

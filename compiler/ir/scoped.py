@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 class Scoped:
     """An object with attributes that a scope changes."""
 
     @contextmanager
-    def scope(self, **changes: Any) -> Iterator[None]:
+    def scope(self, **changes: object) -> Iterator[None]:
         """Gives attributes other values until the end of the block, however that is left."""
         before = {name: getattr(self, name) for name in changes}
         for name, value in changes.items():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, field
-from typing import Any
 
 from ..diagnostics.dataclass import dataclass
 from ..diagnostics.json_reading import Misread, count, expected, listed, of_fields, one_of, read_json, text
@@ -94,7 +93,7 @@ def read_kernels(data: bytes) -> KernelTable:
         raise Misread(f"has a table of kernels that is not JSON: {error}") from None
 
 
-def _kernel(data: Any) -> DeviceKernel:
+def _kernel(data: object) -> DeviceKernel:
     fields = of_fields(data, ("symbol", "block", "cluster", "shared", "parameters", "op", "anchor"))
     parameters = listed(fields["parameters"], _parameter)
     if len(parameters) > MAX_PARAMETERS:
@@ -111,14 +110,14 @@ def _kernel(data: Any) -> DeviceKernel:
     )
 
 
-def _sizes(data: Any) -> tuple[int, int, int]:
+def _sizes(data: object) -> tuple[int, int, int]:
     sizes = listed(data, count)
     if len(sizes) != 3 or 0 in sizes:
         expected("three sizes", data)
     return sizes[0], sizes[1], sizes[2]
 
 
-def _parameter(data: Any) -> KernelParameter:
+def _parameter(data: object) -> KernelParameter:
     fields = of_fields(data, ("kind", "dtype", "bytes", "buffer", "access"))
     if type(fields["buffer"]) is not int or fields["buffer"] < -1:
         expected("the number of a buffer", fields["buffer"])

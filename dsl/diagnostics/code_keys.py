@@ -35,7 +35,7 @@ def code_key(code: CodeType, keys: set[bytes] | None = None) -> bytes:
     return key
 
 
-def _constant(value: Any, keys: set[bytes] | None) -> Any:
+def _constant(value: object, keys: set[bytes] | None) -> Any:
     if isinstance(value, CodeType):
         return code_key(value, keys)
     if isinstance(value, tuple):

@@ -24,7 +24,7 @@ class Broken:
     def __call__(self, *given: Any, **_: Any) -> Any:
         return given[0] if given and isinstance(given[0], FunctionType | type) else self
 
-    def __getitem__(self, index: Any) -> Broken:
+    def __getitem__(self, index: object) -> Broken:
         return self
 
     def __getattr__(self, name: str) -> Broken:

@@ -101,7 +101,7 @@ def _representation(fields: tuple[dataclasses.Field[object], ...]) -> Callable[[
     shown = [f.name for f in fields if f.repr]
 
     @recursive_repr()
-    def __repr__(self: Any) -> str:
+    def __repr__(self: object) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     return __repr__
@@ -115,7 +115,7 @@ def _values(names: tuple[str, ...]) -> Callable[[Any], object]:
 def _equality(names: tuple[str, ...]) -> Callable[[Any, object], bool]:
     values = _values(names)
 
-    def __eq__(self: Any, other: object) -> bool:
+    def __eq__(self: object, other: object) -> bool:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     return __eq__
@@ -124,7 +124,7 @@ def _equality(names: tuple[str, ...]) -> Callable[[Any, object], bool]:
 def _hash(names: tuple[str, ...]) -> Callable[[Any], int]:
     values = _values(names)
 
-    def __hash__(self: Any) -> int:
+    def __hash__(self: object) -> int:
         return hash(values(self))
 
     return __hash__
@@ -133,12 +133,12 @@ def _hash(names: tuple[str, ...]) -> Callable[[Any], int]:
 def _refusals(cls: type, names: frozenset[str]) -> dict[str, Callable[..., Any]]:
     """What assigns and deletes attributes of a frozen class: none of its fields, and none at all of its own objects."""
 
-    def __setattr__(self: Any, name: str, value: object) -> None:
+    def __setattr__(self: object, name: str, value: object) -> None:
         if type(self) is cls or name in names:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         super(cls, self).__setattr__(name, value)  # type: ignore[arg-type]
 
-    def __delattr__(self: Any, name: str) -> None:
+    def __delattr__(self: object, name: str) -> None:
         if type(self) is cls or name in names:
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)  # type: ignore[arg-type]

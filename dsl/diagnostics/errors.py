@@ -120,7 +120,7 @@ class EinkornError(Exception):
         return traceback_lines(self, self.internals)
 
 
-def _restored(kind: type[Failure], args: tuple[Any, ...], state: dict[str, Any]) -> Failure:
+def _restored(kind: type[Failure], args: tuple[object, ...], state: dict[str, Any]) -> Failure:
     """An error that was pickled or copied: its class is not called, since classes take other arguments."""
     error = kind.__new__(kind, *args)
     error.args = args

@@ -56,7 +56,7 @@ def fork_lock() -> _thread.RLock:
     return lock
 
 
-def taken_at_forks(lock: Any) -> None:
+def taken_at_forks(lock: object) -> None:
     """Lets every fork take a lock of another library, so that the child does not find it held by another thread.
 
     It is a `threading.RLock`, and held for native calls only.

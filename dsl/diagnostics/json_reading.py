@@ -77,7 +77,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     return value
 
 
-def expected(what: str, got: Any) -> NoReturn:
+def expected(what: str, got: object) -> NoReturn:
     """Raises the Misread for a value that is something else."""
     raise Misread(f"should be {what} and is {shown(got)}")
 
@@ -105,7 +105,7 @@ def each(items: Iterable[Any], read: Callable[[Any], T]) -> tuple[T, ...]:
     return tuple(values)
 
 
-def listed(data: Any, read: Callable[[Any], T]) -> tuple[T, ...]:
+def listed(data: object, read: Callable[[Any], T]) -> tuple[T, ...]:
     """A list, read item by item."""
     return each(data, read) if type(data) is list else expected("a list", data)
 
@@ -120,7 +120,7 @@ def field(data: dict[str, Any], name: str, read: Callable[[Any], T]) -> T:
         raise wrong.below(f".{name}") from None
 
 
-def of_fields(data: Any, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
+def of_fields(data: object, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
     """An object that has these fields and no others."""
     if type(data) is not dict:
         expected("an object", data)
@@ -133,26 +133,26 @@ def of_fields(data: Any, required: Iterable[str], optional: Iterable[str] = ()) 
     return dict(data)
 
 
-def text(data: Any) -> str:
+def text(data: object) -> str:
     return data if type(data) is str else expected("a string", data)
 
 
-def switch(data: Any) -> bool:
+def switch(data: object) -> bool:
     return data if type(data) is bool else expected("true or false", data)
 
 
-def count(data: Any) -> int:
+def count(data: object) -> int:
     return data if type(data) is int and data >= 0 else expected("an integer from 0", data)
 
 
-def one_of(data: Any, options: Iterable[str]) -> str:
+def one_of(data: object, options: Iterable[str]) -> str:
     known = tuple(options)
     if type(data) is str and data in known:
         return data
     expected(f"one of {', '.join(known)}" if len(known) <= 12 else "a name that this version of Einkorn supports", data)
 
 
-def identifier(data: Any) -> str:
+def identifier(data: object) -> str:
     """A name that an author can have written."""
     if type(data) is str and data.isidentifier() and not keyword.iskeyword(data):
         return data

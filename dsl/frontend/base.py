@@ -126,7 +126,7 @@ class Reference:
         return outputs
 
 
-def gradient_of(schema: OpSchema, compute: Any, is_graph: bool) -> Gradient:
+def gradient_of(schema: OpSchema, compute: object, is_graph: bool) -> Gradient:
     """The record of a backward.
 
     Raises:

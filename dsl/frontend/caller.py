@@ -21,14 +21,18 @@ CallFunction = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 class KernelTools(Protocol):
     """What compiles, shows and times kernels."""
 
-    def compiled(self, kernel: Any, examples: Any, checks: str | None, parameters: Mapping[str, Any]) -> Any: ...
+    def compiled(
+        self, kernel: object, examples: object, checks: str | None, parameters: Mapping[str, object]
+    ) -> Any: ...
     def inspected(
-        self, kernel: Any, examples: object, stage: str, target: str, parameters: Mapping[str, object]
+        self, kernel: object, examples: object, stage: str, target: str, parameters: Mapping[str, object]
     ) -> str: ...
     def explored(
-        self, kernel: Any, examples: object, target: str | tuple[str, ...], parameters: Mapping[str, object]
+        self, kernel: object, examples: object, target: str | tuple[str, ...], parameters: Mapping[str, object]
     ) -> Any: ...
-    def benchmarked(self, kernel: Any, args: Any, peers: Mapping[str, object], kwargs: Mapping[str, Any]) -> Any: ...
+    def benchmarked(
+        self, kernel: object, args: object, peers: Mapping[str, object], kwargs: Mapping[str, object]
+    ) -> Any: ...
 
 
 CALL: ExtensionPoint[CallFunction] = ExtensionPoint("graph.interop.direct", "call")
@@ -77,7 +81,7 @@ class Called:
         for function in self.__dict__.get("watchers", ()):
             function()
 
-    def backward(self, function: Any = None, *, graph: bool = False) -> Any:
+    def backward(self, function: object = None, *, graph: bool = False) -> Any:
         """`@op.backward`: records what computes the op's gradients, for PyTorch, JAX and `check_op`.
 
             @layer_norm.backward
@@ -126,7 +130,7 @@ class Called:
         """
         return TOOLS.get().compiled(self, examples, checks, parameters)
 
-    def inspect(self, *examples: Any, stage: str = "typed", target: str = "host", **parameters: Any) -> str:
+    def inspect(self, *examples: object, stage: str = "typed", target: str = "host", **parameters: object) -> str:
         """The text of a stage of the compilation for such arguments: "typed", "mlir", "llvm", "asm" or "sass"."""
         return TOOLS.get().inspected(self, examples, stage, target, parameters)
 
@@ -134,7 +138,9 @@ class Called:
         """The page with all stages side by side, for such arguments: shown by notebooks; `save(path)` writes it."""
         return TOOLS.get().explored(self, examples, target, parameters)
 
-    def benchmark(self, *args: Any, peers: Mapping[str, Callable[..., object]] | None = None, **kwargs: Any) -> Any:
+    def benchmark(
+        self, *args: object, peers: Mapping[str, Callable[..., object]] | None = None, **kwargs: object
+    ) -> Any:
         """Times calls with these arguments, in turns with `peers`: functions that are called with the same arguments.
 
         Gives a table; `rows` has its numbers.
@@ -148,7 +154,7 @@ class Called:
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return self.__reduce__()
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         """Takes what was pickled with a kernel, where this one has none: its backward."""
         if getattr(self, "gradient", None) is None:
             self.__dict__.update(state)
@@ -157,7 +163,7 @@ class Called:
     def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Self:
+    def __deepcopy__(self, memo: object) -> Self:
         return self
 
     __call__._torchdynamo_inline = _call_traced  # type: ignore[attr-defined]

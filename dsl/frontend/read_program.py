@@ -42,7 +42,7 @@ MAX_WIDTH = 1 << 16  # of a vector type
 HINT = "build it again from its sources with this Einkorn (`einkorn build`)"
 
 
-def read_program(data: Any, where: str = "the portable program", schema: OpSchema | None = None) -> PortableKernel:
+def read_program(data: object, where: str = "the portable program", schema: OpSchema | None = None) -> PortableKernel:
     """The program that `to_json` wrote; `where` names it in messages, `schema` is the one that it must have.
 
     Raises:
@@ -60,7 +60,7 @@ def read_program(data: Any, where: str = "the portable program", schema: OpSchem
         ) from None
 
 
-def _program(data: Any, of: OpSchema | None = None) -> PortableKernel:
+def _program(data: object, of: OpSchema | None = None) -> PortableKernel:
     """A program; with `of`, the shape function of that op."""
     fields = of_fields(data, ("schema", "functions", "globals"), ("shape",))
     schema = field(fields, "schema", read_schema)
@@ -86,20 +86,20 @@ def _program(data: Any, of: OpSchema | None = None) -> PortableKernel:
     return PortableKernel(schema, functions, globals_, shape)
 
 
-def _function(data: Any, globals_: int) -> SourceFunction:
+def _function(data: object, globals_: int) -> SourceFunction:
     fields = of_fields(data, ("file", "syntax"))
     tree = field(fields, "syntax", lambda v: TreeReader(globals_).node(v, (s.Function, s.Struct)))
     return SourceFunction(tree, field(fields, "file", _file))
 
 
-def _file(data: Any) -> str:
+def _file(data: object) -> str:
     """The name of a file without its folder, as messages show it."""
     plain = text(data).removeprefix(SHIPPED)
     odd = any(unicodedata.category(c) in ("Cc", "Cs") or c in "/\\" for c in plain)
     return expected("the name of a file without a folder", data) if odd or plain in (".", "..") else text(data)
 
 
-def _global(data: Any, functions: tuple[SourceFunction, ...], depth: int) -> GlobalEntry:
+def _global(data: object, functions: tuple[SourceFunction, ...], depth: int) -> GlobalEntry:
     """An entry of the table of globals; tuples, classes and structs hold further ones."""
     if type(data) is not list or len(data) != 2:
         expected("an entry [kind, value]", data)
@@ -109,35 +109,35 @@ def _global(data: Any, functions: tuple[SourceFunction, ...], depth: int) -> Glo
     return GlobalEntry(kind, _ENTRIES[kind](data[1], functions, depth + 1))
 
 
-def _pair(data: Any, what: str) -> tuple[Any, Any]:
+def _pair(data: object, what: str) -> tuple[Any, Any]:
     return (data[0], data[1]) if type(data) is list and len(data) == 2 else expected(what, data)
 
 
-def _index(data: Any, functions: tuple[SourceFunction, ...], kind: type[s.Stmt]) -> int:
+def _index(data: object, functions: tuple[SourceFunction, ...], kind: type[s.Stmt]) -> int:
     """The index of a function, or of a struct, in the table of functions; the kernel itself is never called."""
     if not (type(data) is int and 0 < data < len(functions) and isinstance(functions[data].syntax, kind)):
         expected(f"the index of a {kind.__name__.lower()}", data)
     return int(data)
 
 
-def _dtype(data: Any) -> DType:
+def _dtype(data: object) -> DType:
     return DType[one_of(data, DType.__members__)]
 
 
-def _type(data: Any) -> SIMDType:
+def _type(data: object) -> SIMDType:
     dtype, width = _pair(data, "[dtype, width]")
     if not 0 < count(width) <= MAX_WIDTH or width & (width - 1):
         expected("a number of lanes", width)
     return SIMDType(_dtype(dtype), width)
 
 
-def _library(data: Any, functions: tuple[SourceFunction, ...]) -> tuple[str, int]:
+def _library(data: object, functions: tuple[SourceFunction, ...]) -> tuple[str, int]:
     stub, index = _pair(data, "[name, function]")
     known = [n for n, result in STUBS.items() if result.kind == "library"]
     return one_of(stub, known), _index(index, functions, s.Function)
 
 
-def _instance(data: Any, functions: tuple[SourceFunction, ...], depth: int) -> tuple[int, tuple[GlobalEntry, ...]]:
+def _instance(data: object, functions: tuple[SourceFunction, ...], depth: int) -> tuple[int, tuple[GlobalEntry, ...]]:
     index, parts = _pair(data, "[struct, fields]")
     struct = functions[_index(index, functions, s.Struct)].syntax
     read = listed(parts, lambda part: _global(part, functions, depth))
@@ -146,16 +146,16 @@ def _instance(data: Any, functions: tuple[SourceFunction, ...], depth: int) -> t
     return index, read
 
 
-def _constant(data: Any, functions: tuple[SourceFunction, ...], depth: int) -> Any:
+def _constant(data: object, functions: tuple[SourceFunction, ...], depth: int) -> Any:
     if type(data) is list:
         return each(data, lambda item: _global(item, functions, depth))
     return TreeReader(0).node(["Constant", [1, 1, 1, 1], data], (s.Constant,)).value
 
 
-def _class(data: Any, functions: tuple[SourceFunction, ...], depth: int) -> tuple[str, tuple[tuple[str, Any], ...]]:
+def _class(data: object, functions: tuple[SourceFunction, ...], depth: int) -> tuple[str, tuple[tuple[str, Any], ...]]:
     called, members = _pair(data, "[name, members]")
 
-    def member(item: Any) -> tuple[str, GlobalEntry]:
+    def member(item: object) -> tuple[str, GlobalEntry]:
         own, entry = _pair(item, "[name, entry]")
         return identifier(own), _global(entry, functions, depth)
 

@@ -55,7 +55,7 @@ class TreeReader:
         self.globals = globals
         self.depth = 0
 
-    def node(self, data: Any, allowed: Collection[type[s.SyntaxNode]]) -> Any:
+    def node(self, data: object, allowed: Collection[type[s.SyntaxNode]]) -> Any:
         """A node of one of these classes."""
         if type(data) is not list or len(data) < 2 or type(data[0]) is not str:
             expected(f"a node ({_names(allowed)})", data)
@@ -89,7 +89,7 @@ def _names(allowed: Collection[type[s.SyntaxNode]]) -> str:
     return " or ".join(cls.__name__ for cls in allowed)
 
 
-def _span(data: Any) -> s.Span:
+def _span(data: object) -> s.Span:
     if type(data) is list and len(data) == 4:
         line, column, end_line, end_column = data
         whole = type(line) is type(column) is type(end_line) is type(end_column) is int
@@ -101,7 +101,7 @@ def _span(data: Any) -> s.Span:
 # *** fields ***
 
 
-def _items(data: Any) -> list[Any]:
+def _items(data: object) -> list[Any]:
     if type(data) is dict and len(data) == 1 and type(data.get("t")) is list:
         return list(data["t"])
     expected('a sequence, {"t": [...]}', data)
@@ -115,7 +115,7 @@ def one(*allowed: type[s.SyntaxNode]) -> Read:
 def several(*allowed: type[s.SyntaxNode]) -> Read:
     """A field that holds a sequence of nodes."""
 
-    def read(reader: TreeReader, data: Any) -> tuple[Any, ...]:
+    def read(reader: TreeReader, data: object) -> tuple[Any, ...]:
         nodes = []
         for number, item in enumerate(_items(data)):
             try:
@@ -135,19 +135,19 @@ def plain(read: Callable[[Any], Any]) -> Read:
     return lambda reader, data: read(data)
 
 
-def local(data: Any) -> str:
+def local(data: object) -> str:
     """A variable: an author's name, or one of those that no author can write, `$sizes`."""
     return "$" + identifier(data[1:]) if type(data) is str and data.startswith("$") else identifier(data)
 
 
-def _exception(data: Any) -> str:
+def _exception(data: object) -> str:
     """The class of an exception as the author wrote it, `ValueError` or `errors.Late`; "" in a bare `raise`."""
     if type(data) is str and data not in REPORTED and (data == "" or all(n.isidentifier() for n in data.split("."))):
         return data
     expected("the name of an exception", data)
 
 
-def _constant(data: Any) -> Any:
+def _constant(data: object) -> Any:
     if data is None or type(data) in (bool, int, str):
         return data
     if type(data) is dict and len(data) == 1 and type(data.get("f")) is str:
@@ -169,7 +169,7 @@ def _index(reader: TreeReader, data: Any) -> int:
     return int(data)
 
 
-def _within_brackets(reader: TreeReader, data: Any) -> Any:
+def _within_brackets(reader: TreeReader, data: object) -> Any:
     """What stands in `x[...]`: an expression, a slice, or several of them."""
     if type(data) is list and data[:1] == ["Tuple"] and len(data) == 3:
         reader.depth += 1
@@ -182,7 +182,9 @@ def _within_brackets(reader: TreeReader, data: Any) -> Any:
 _several_within_brackets = several(*_ANYWHERE, s.Slice, s.Starred)
 
 
-def _target(reader: TreeReader, data: Any, parts: tuple[type[s.SyntaxNode], ...] = (s.Subscript, s.Attribute)) -> Any:
+def _target(
+    reader: TreeReader, data: object, parts: tuple[type[s.SyntaxNode], ...] = (s.Subscript, s.Attribute)
+) -> Any:
     """What may be assigned to: a name, or a tuple of targets, or with `parts` an element or a field."""
     if type(data) is list and data[:1] == ["Tuple"] and len(data) == 3:
         reader.depth += 1
@@ -194,7 +196,7 @@ def _target(reader: TreeReader, data: Any, parts: tuple[type[s.SyntaxNode], ...]
     return reader.node(data, (s.Name, *parts))
 
 
-def _loop_target(reader: TreeReader, data: Any) -> Any:
+def _loop_target(reader: TreeReader, data: object) -> Any:
     return _target(reader, data, ())
 
 

@@ -46,7 +46,7 @@ class _Record:
             raise TypeError(f"{type(self).__name__} takes {', '.join(self._fields)}")
         self.__dict__.update(fields, span=span)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def __eq__(self, other: object) -> bool:

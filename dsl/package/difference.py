@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import PackageError, plural
@@ -424,7 +424,7 @@ def _named(values: Sequence[ValueRecord]) -> str:
     return ", ".join(f"{value.name} {value.dtype}" for value in values) or "none"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
         return ", ".join(" ".join(map(str, pair)) for pair in value)
     return str(value) if str(value) else "none"

@@ -117,13 +117,13 @@ def _finding(data: Any) -> TunedCalls | None:
         return None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value
 
 
-def _value(value: Any) -> Value:
+def _value(value: object) -> Value:
     if not isinstance(value, bool | int | float | str):
         raise TypeError(value)
     return value

@@ -58,7 +58,7 @@ class LoadedKernel:
     reads: Reads = field(default_factory=Reads, repr=False)
     tuning: TuningSpace | None = field(default=None, repr=False)
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         self.__dict__.update(state)
 
     def __reduce__(self) -> tuple[Any, ...]:

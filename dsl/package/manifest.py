@@ -204,7 +204,7 @@ def format_of(
     return TUNED if tuned else LAUNCHING if any(variant.host for variant in variants) else PLAIN
 
 
-def canonical_json(value: Any) -> bytes:
+def canonical_json(value: object) -> bytes:
     """JSON of which there is one form: keys sorted, no spaces, ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
@@ -336,7 +336,7 @@ class _ManifestReader:
             raise ManifestError(f"speaks of a member twice: {next(m for m in members if members.count(m) > 1)!r}")
         return manifest
 
-    def graph(self, data: Any, at: str) -> GraphRecord:
+    def graph(self, data: object, at: str) -> GraphRecord:
         fields = self.fields(data, at, "name graph inputs outputs code", optional="weights arena doors")
 
         def values(name: str) -> tuple[ValueRecord, ...]:
@@ -355,7 +355,7 @@ class _ManifestReader:
             doors=self.pairs(fields.get("doors", {}), f"{at}.doors", self.member),
         )
 
-    def value(self, data: Any, at: str) -> ValueRecord:
+    def value(self, data: object, at: str) -> ValueRecord:
         fields = self.fields(data, at, "name dtype shape")
         dtype = self.text(fields["dtype"], f"{at}.dtype")
         if self.strict and dtype not in DType.__members__:
@@ -364,7 +364,7 @@ class _ManifestReader:
         dims = tuple(self.text(each, f"{at}.shape[{i}]") for i, each in enumerate(shape))
         return ValueRecord(self.text(fields["name"], f"{at}.name"), dtype, dims)
 
-    def graph_code(self, data: Any, at: str) -> GraphCode:
+    def graph_code(self, data: object, at: str) -> GraphCode:
         fields = self.fields(data, at, "target requirements code")
         needs = self.items(fields["requirements"], f"{at}.requirements")
         return GraphCode(
@@ -373,13 +373,13 @@ class _ManifestReader:
             code=self.member(fields["code"], f"{at}.code"),
         )
 
-    def op(self, data: Any, at: str) -> OpRecord:
+    def op(self, data: object, at: str) -> OpRecord:
         fields = self.fields(data, at, "schema program", optional="backward")
         schema = self.schema(fields["schema"], f"{at}.schema")
         backward = self.text(fields.get("backward", ""), f"{at}.backward")
         return OpRecord(schema, self.member(fields["program"], f"{at}.program"), backward)
 
-    def variant(self, data: Any, at: str, ops: Mapping[str, OpSchema]) -> Variant:
+    def variant(self, data: object, at: str, ops: Mapping[str, OpSchema]) -> Variant:
         fields = self.fields(data, at, "op instance target kind requirements code", optional="checks host kernels")
         instance = self.fields(fields["instance"], f"{at}.instance", "dtypes ranks parameters counts")
         requirements = self.items(fields["requirements"], f"{at}.requirements")
@@ -427,7 +427,7 @@ class _ManifestReader:
             if name not in several:
                 raise ManifestError(f"is not valid: {at}.counts says {name}, which op {schema.name!r} does not have")
 
-    def member(self, data: Any, at: str) -> MemberRecord:
+    def member(self, data: object, at: str) -> MemberRecord:
         fields = self.fields(data, at, "member sha256 size")
         name = self.text(fields["member"], f"{at}.member")
         trouble = name_trouble(name) or ("is that of the manifest itself" if name == "manifest.json" else None)
@@ -438,7 +438,7 @@ class _ManifestReader:
             self.wrong(f"{at}.sha256", "64 hexadecimal digits", sha256)
         return MemberRecord(name, sha256, self.count(fields["size"], f"{at}.size"))
 
-    def schema(self, data: Any, at: str) -> OpSchema:
+    def schema(self, data: object, at: str) -> OpSchema:
         try:
             schema = read_schema(data, self.strict)
             declared(schema)
@@ -457,7 +457,7 @@ class _ManifestReader:
             raise ManifestError(f"is not valid: {at} holds an unknown field, {novel[0]!r}")
         return dict(data)
 
-    def items(self, data: Any, at: str) -> list[Any]:
+    def items(self, data: object, at: str) -> list[Any]:
         return data if isinstance(data, list) else self.wrong(at, "a list", data)
 
     def pairs(self, data: Any, at: str, read: Callable[[Any, str], Any]) -> tuple[tuple[str, Any], ...]:
@@ -465,19 +465,19 @@ class _ManifestReader:
             self.wrong(at, "an object", data)
         return tuple((name, read(data[name], f"{at}.{name}")) for name in sorted(data))
 
-    def text(self, data: Any, at: str) -> str:
+    def text(self, data: object, at: str) -> str:
         return data if isinstance(data, str) else self.wrong(at, "a string", data)
 
-    def switch(self, data: Any, at: str) -> bool:
+    def switch(self, data: object, at: str) -> bool:
         return data if isinstance(data, bool) else self.wrong(at, "true or false", data)
 
-    def count(self, data: Any, at: str) -> int:
+    def count(self, data: object, at: str) -> int:
         return data if type(data) is int and data >= 0 else self.wrong(at, "an integer from 0", data)
 
-    def scalar(self, data: Any, at: str) -> bool | int | float | str | tuple[int, ...]:
+    def scalar(self, data: object, at: str) -> bool | int | float | str | tuple[int, ...]:
         if isinstance(data, list) and all(type(each) is int for each in data):
             return tuple(data)
         return data if isinstance(data, bool | int | float | str) else self.wrong(at, "a number, string or bool", data)
 
-    def wrong(self, at: str, expected: str, got: Any) -> Any:
+    def wrong(self, at: str, expected: str, got: object) -> Any:
         raise ManifestError(f"is not valid: {at} should be {expected} and is {shown(got)}")

@@ -54,7 +54,7 @@ class OpNamespace:
             raise AttributeError(name)
         _missing(OpAttributeError, self.__path, name, self.__prefix, self.__ops)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith(f"_{OpNamespace.__name__}__"):
             raise AttributeError(f"the ops of {self!r} are those of its library: '{name}' cannot be set")
         object.__setattr__(self, name, value)
@@ -82,7 +82,7 @@ class OpNamespace:
     def __copy__(self) -> OpNamespace:
         return self
 
-    def __deepcopy__(self, memo: Any) -> OpNamespace:
+    def __deepcopy__(self, memo: object) -> OpNamespace:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

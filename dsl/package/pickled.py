@@ -85,7 +85,7 @@ def reduced_loaded(kernel: library.LoadedKernel) -> tuple[Any, ...]:
     return loaded_of, (_program_of(kernel), kernel.origin, of_file, *facts), state
 
 
-def _is_kernel(value: Any) -> bool:
+def _is_kernel(value: object) -> bool:
     return isinstance(value, Kernel | library.LibraryKernel)
 
 
@@ -113,12 +113,12 @@ def _is_importable(module: Any) -> bool:
     return module.__name__ in MAINS or getattr(module, "__spec__", None) is not None
 
 
-def _registered(module: Any, op: str) -> Any:
+def _registered(module: object, op: str) -> Any:
     """The kernel of an op in a module; None where there is none."""
     return next((each for each in vars(module).get(REGISTERED, ()) if each.schema.name == op), None)
 
 
-def _digest_of(kernel: Any) -> str:
+def _digest_of(kernel: object) -> str:
     try:
         return library.loaded_kernel(kernel).portable.digest if isinstance(kernel, Kernel) else ""
     except EinkornError:
@@ -194,7 +194,7 @@ def _by_name(named: Named, program: Program | None) -> Kernel | None:
     )
 
 
-def _of_main(module: Any, named: Named) -> Kernel | None:
+def _of_main(module: object, named: Named) -> Kernel | None:
     result = None if module is None else _registered(module, named.op)
     return result if isinstance(result, Kernel) and _digest_of(result) == named.digest else None
 

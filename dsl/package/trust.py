@@ -192,7 +192,7 @@ def _key(path: Path, name: str, word: str) -> PublicKey:
     return key
 
 
-def _row(path: Path, data: Any, at: str, keys: Mapping[str, PublicKey]) -> TrustRow:
+def _row(path: Path, data: object, at: str, keys: Mapping[str, PublicKey]) -> TrustRow:
     fields = _typed(path, data, dict, at, "a table")
     _known(path, fields, at, ("name", "keys", "policy"))
     for name in ("name", "policy"):
@@ -209,7 +209,7 @@ def _row(path: Path, data: Any, at: str, keys: Mapping[str, PublicKey]) -> Trust
     return TrustRow(pattern, level, {name: keys[name] for name in named})
 
 
-def _names(path: Path, data: Any, at: str, keys: Mapping[str, PublicKey]) -> list[str]:
+def _names(path: Path, data: object, at: str, keys: Mapping[str, PublicKey]) -> list[str]:
     names = [_typed(path, each, str, at, "names of keys") for each in _typed(path, data, list, at, "names of keys")]
     for name in names:
         if name not in keys:
@@ -217,19 +217,19 @@ def _names(path: Path, data: Any, at: str, keys: Mapping[str, PublicKey]) -> lis
     return names
 
 
-def _typed(path: Path, data: Any, kind: type[Any], at: str, expected: str) -> Any:
+def _typed(path: Path, data: object, kind: type[Any], at: str, expected: str) -> Any:
     if type(data) is not kind:
         _refuse_policy(path, f"holds {data!r:.60} for {at}, which should be {expected}", data)
     return data
 
 
-def _known(path: Path, data: Mapping[str, Any], at: str, known: Collection[str]) -> None:
+def _known(path: Path, data: Mapping[str, object], at: str, known: Collection[str]) -> None:
     for name in data:
         if name not in known:
             _refuse_policy(path, f"has an unknown {name!r} in {at}", name, known)
 
 
-def _refuse_policy(path: Path, what: str, got: Any = None, known: Collection[str] = ()) -> NoReturn:
+def _refuse_policy(path: Path, what: str, got: object = None, known: Collection[str] = ()) -> NoReturn:
     hint = (did_you_mean(got, known) if isinstance(got, str) and known else None) or "docs/trust.md shows a policy"
     raise PackageError(
         f"the trust policy {shown_path(str(path))!r} {what}",

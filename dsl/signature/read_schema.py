@@ -27,7 +27,7 @@ MAX_TENSORS = 1024  # of a variadic argument whose number the signature says
 MAX_DIMS = 10_000  # characters of a dims text
 
 
-def read_schema(data: Any, strict: bool = True) -> OpSchema:
+def read_schema(data: object, strict: bool = True) -> OpSchema:
     """The schema in a JSON value; where not `strict`, what is not known in it is passed over."""
     if type(data) is not dict:
         expected("an object", data)
@@ -69,7 +69,7 @@ def _at(at: str, read: Any, data: Any) -> Any:
         raise wrong.below(at) from None
 
 
-def _wrong(at: str, what: str, got: Any) -> None:
+def _wrong(at: str, what: str, got: object) -> None:
     _at(at, lambda data: expected(what, data), got)
 
 
@@ -123,7 +123,7 @@ def _bounded(argument: TensorArgument) -> None:
         raise Misread(f"has an argument of more than {MAX_TENSORS} tensors, {argument.name!r}")
 
 
-def difference(left: Any, right: Any, at: str) -> str | None:
+def difference(left: object, right: object, at: str) -> str | None:
     """The path of the first place where two JSON values differ, or None; 1, 1.0 and true are three values."""
     if isinstance(left, dict) and isinstance(right, dict):
         pairs = [(left.get(key, ...), right.get(key, ...), f"{at}.{key}") for key in sorted({*left, *right})]

@@ -124,7 +124,7 @@ def plain(value: Any) -> Value:
 
 
 def sizes_by_name(
-    schema: OpSchema, shapes: Sequence[Sequence[Any]], parameters: Mapping[str, Any], key: Iterable[str]
+    schema: OpSchema, shapes: Sequence[Sequence[Any]], parameters: Mapping[str, object], key: Iterable[str]
 ) -> dict[str, Any]:
     """The sizes of the dims of a key, in these shapes of the inputs; of a starred dim the product of its sizes.
 

@@ -90,7 +90,7 @@ class DType(Enum):
         """Whether two elements share a byte."""
         return self.bits == 4
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         """`float32 | None` in an annotation, which kernels read from the text."""
         return Any
 
@@ -229,7 +229,7 @@ class DType(Enum):
         return result
 
     @staticmethod
-    def from_torch(dtype: Any) -> DType:
+    def from_torch(dtype: object) -> DType:
         """The DType of a dtype of PyTorch's.
 
         Raises:
@@ -333,7 +333,7 @@ class SIMDType:
     def __hash__(self) -> int:
         return hash(self.dtype) ^ self.width
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         """`Float32 | None` in an annotation, which kernels read from the text."""
         return Any
 

@@ -27,7 +27,7 @@ from .operands import COMPLEX, REAL, Place, Shape, cast, dtype_of_number, shape_
 
 
 @placed
-def asarray(obj: Any, /, *, dtype: DType | None = None, device: Place = None, copy: bool | None = None) -> Tensor:
+def asarray(obj: object, /, *, dtype: DType | None = None, device: Place = None, copy: bool | None = None) -> Tensor:
     """A tensor of a number, of nested lists of numbers, or of the elements of an array.
 
     Args:

@@ -115,7 +115,7 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
     return any(_is_of(known, each) for each in (kind if isinstance(kind, tuple) else (kind,)))
 
 
-def _is_of(dtype: DType, kind: Any) -> bool:
+def _is_of(dtype: DType, kind: object) -> bool:
     if isinstance(kind, DType):
         return dtype is kind
     if kind not in KINDS:
@@ -144,5 +144,5 @@ def result_type(*arrays_and_dtypes: Tensor | DType | bool | int | float | comple
     return result
 
 
-def _dtype(argument: str, value: Any) -> DType:
+def _dtype(argument: str, value: object) -> DType:
     return dtype_of_number(value) if isinstance(value, Tensor) else dtype_of(argument, value)

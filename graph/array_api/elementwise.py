@@ -9,7 +9,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
@@ -40,7 +40,7 @@ def function(
 
         @placed
         @functools.wraps(signature)
-        def call(*args: Any, **kwargs: Any) -> Tensor:
+        def call(*args: object, **kwargs: object) -> Tensor:
             signature(*args, **kwargs)  # refuses what the signature does not take, in Python's own words
             given = operands(dict(zip(names, args, strict=True)))
             dtype = next(each.dtype for each in given if isinstance(each, Tensor))

@@ -48,7 +48,7 @@ def operands(values: dict[str, Any]) -> list[Any]:
     return [_operand(argument, value, floats) for argument, value in values.items()]
 
 
-def _operand(argument: str, value: Any, floats: bool) -> Any:
+def _operand(argument: str, value: object, floats: bool) -> Any:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, complex):
@@ -63,7 +63,7 @@ def _as_complex(value: Any) -> Any:
     return cast(value, promote([value.dtype, COMPLEX], "operands")) if floats else value
 
 
-def dtype_of_number(value: Any) -> DType:
+def dtype_of_number(value: object) -> DType:
     """The dtype that the standard gives a Python number."""
     if isinstance(value, Tensor):
         return value.dtype
@@ -83,7 +83,7 @@ def cast(x: Tensor, dtype: DType | None) -> Tensor:
     return x if dtype is None or x.dtype is dtype else F.cast(x, dtype)
 
 
-def sizes_of(shape: Any) -> tuple[int, ...]:
+def sizes_of(shape: object) -> tuple[int, ...]:
     """A shape, of which one size may come alone."""
     if isinstance(shape, int):
         return (shape,)

@@ -46,7 +46,7 @@ class BenchmarkFunction:
             shown = ", ".join(f"{name}={value}" for name, value in given.items())
             yield f"{plain}[{shown}]" if shown else plain, given
 
-    def run(self, name: str, given: Mapping[str, Any], rounds: int, least: float, warm: float) -> Timing:
+    def run(self, name: str, given: Mapping[str, object], rounds: int, least: float, warm: float) -> Timing:
         """The timing of one combination."""
         made = self.function(**given)
         timed = made if callable(made) else lambda: self.function(**given)
@@ -55,7 +55,7 @@ class BenchmarkFunction:
 
 
 def benchmark(
-    function: F | None = None, *, params: Mapping[str, Iterable[object]] | None = None, **work: Any
+    function: F | None = None, *, params: Mapping[str, Iterable[object]] | None = None, **work: object
 ) -> F | Callable[[F], F]:
     """Makes a function a benchmark, with or without arguments of the decorator.
 

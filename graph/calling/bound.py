@@ -89,12 +89,12 @@ class BoundModel:
         values = {k: self._checked(k, value) for k, value in self._by_position(inputs, named).items()}
         return BoundModel(self._ir, self._checks, self._names, self._run, self._bound | values, self._feeds)
 
-    def _by_position(self, inputs: Sequence[Any], named: Mapping[str, object]) -> dict[int, Any]:
+    def _by_position(self, inputs: Sequence[object], named: Mapping[str, object]) -> dict[int, Any]:
         """Inputs that are given by position and by name, by their positions in the graph."""
         first = dict(zip(self._free, inputs, strict=False))
         return first | placed_by_name(self._ir, self._names, {*first, *self._bound}, named)
 
-    def _checked(self, position: int, value: Any) -> Buffer:
+    def _checked(self, position: int, value: object) -> Buffer:
         check = self._checks[position]
         if isinstance(value, Buffer):
             check.storage(value) if check.special else check.array(value)
@@ -115,7 +115,7 @@ class BoundModel:
         """
         return self._bound[self._position(name)]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         """Binds other memory to an input that is bound."""
         position = self._position(name)
         self._bound[position] = self._inputs[position] = self._checked(position, value)
@@ -157,7 +157,7 @@ class BoundModel:
             )
         self._feeds[position] = output
 
-    def execute(self, *inputs: Any, out: Sequence[Any] | None = None, **named: object) -> list[Buffer]:
+    def execute(self, *inputs: object, out: Sequence[Any] | None = None, **named: object) -> list[Buffer]:
         """Runs the graph with the bound inputs and these; see `Model.execute`."""
         if named and len(inputs) <= len(self._free):
             placed = self._by_position(inputs, named)

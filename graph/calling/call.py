@@ -119,7 +119,7 @@ class Caller:
 
     # *** calls ***
 
-    def run(self, inputs: Sequence[Any]) -> list[Buffer]:
+    def run(self, inputs: Sequence[object]) -> list[Buffer]:
         """One call. This is the hot path: the checks that always hold are one comparison each."""
         arrays, shapes, plain, address_of = [], [], True, self._address_of
         pointers = self.memory.pointers
@@ -227,7 +227,7 @@ class Caller:
         return results
 
     def _begin(
-        self, table: abi.DeviceTable, arrays: Sequence[Any], results: Iterable[Buffer], fresh: Iterable[Buffer]
+        self, table: abi.DeviceTable, arrays: Sequence[object], results: Iterable[Buffer], fresh: Iterable[Buffer]
     ) -> None:
         """Before an entry that launches kernels: they come behind what other streams do with their memory.
 

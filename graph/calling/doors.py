@@ -242,7 +242,7 @@ _opened: dict[object, SharedLibrary] = {}
 _copies = itertools.count()
 
 
-def load_door(name: str, spec: DoorSpec, form: Any = None, *, own: bool = False) -> SharedLibrary | None:
+def load_door(name: str, spec: DoorSpec, form: object = None, *, own: bool = False) -> SharedLibrary | None:
     """The code of a door, loaded; None where none can be made.
 
     Args:
@@ -269,7 +269,7 @@ def load_door(name: str, spec: DoorSpec, form: Any = None, *, own: bool = False)
         return library
 
 
-def _loaded(name: str, spec: DoorSpec, form: Any, own: bool) -> SharedLibrary:
+def _loaded(name: str, spec: DoorSpec, form: object, own: bool) -> SharedLibrary:
     target = host_target()
     if target.system is None:
         raise TargetError(f"there are no doors for {target.name}", code="EK0609")

@@ -52,7 +52,7 @@ class InputCheck:
             got=repr(value),
         )
 
-    def storage(self, value: Any) -> tuple[Any, tuple[int, ...]]:
+    def storage(self, value: object) -> tuple[Any, tuple[int, ...]]:
         """The storage and the shape of an input that lies on another device than the host, or is packed."""
         if isinstance(value, Buffer):
             if value._device.driver is not self.driver:  # a device has one
@@ -76,7 +76,7 @@ class InputCheck:
         result = self.array(value)
         return pack(result), result.shape
 
-    def array(self, value: Any) -> np.ndarray[Any, Any]:
+    def array(self, value: object) -> np.ndarray[Any, Any]:
         if isinstance(value, Buffer):
             if value._device.driver is not self.driver:  # a device has one
                 raise self._elsewhere(value)
@@ -134,7 +134,7 @@ class InputCheck:
             hint=f"move it with .to({self.type.device!r})",
         )
 
-    def _not_on_device(self, value: Any) -> DTypeError:
+    def _not_on_device(self, value: object) -> DTypeError:
         what = str(value.dtype) if isinstance(value, Buffer) else type(value).__name__
         return DTypeError(
             f"'{self.name}' has to be a Buffer of {self.type.dtype} on {self.device}, and is {what}",
@@ -166,7 +166,7 @@ class InputCheck:
         )
 
 
-def _converted(value: Any, dtype: DType) -> str:
+def _converted(value: object, dtype: DType) -> str:
     """How a tensor gets another dtype, as its own library writes it."""
     if isinstance(value, Buffer):
         return f"Buffer.from_numpy(x.to_numpy().astype({dtype.to_numpy().name!r}))"
@@ -175,13 +175,13 @@ def _converted(value: Any, dtype: DType) -> str:
     return f"x.astype({dtype.to_numpy().name!r})"
 
 
-def _made_array(value: Any, dtype: DType) -> str:
+def _made_array(value: object, dtype: DType) -> str:
     if isinstance(value, list | tuple | bool | int | float | complex):
         return f"make an array of it: np.array(x, dtype={dtype.to_numpy().name!r})"
     return "pass a Buffer, a NumPy array, or anything that speaks DLPack"
 
 
-def wrong_inputs(checks: Sequence[InputCheck], inputs: Sequence[Any]) -> list[EinkornError]:
+def wrong_inputs(checks: Sequence[InputCheck], inputs: Sequence[object]) -> list[EinkornError]:
     """What is wrong with each of a call's inputs, in their order."""
     results: dict[int, EinkornError] = {}
     shapes: list[tuple[int, ...] | None] = []

@@ -70,7 +70,7 @@ class Output:
         return made.lend()
 
 
-def as_outputs(out: Sequence[Any], count: int) -> list[Buffer | None]:
+def as_outputs(out: Sequence[object], count: int) -> list[Buffer | None]:
     """What a caller passes as `out`, as buffers over its memory.
 
     Raises:
@@ -90,7 +90,7 @@ def as_outputs(out: Sequence[Any], count: int) -> list[Buffer | None]:
     return [None if each is None else _as_output(position, each) for position, each in enumerate(given)]
 
 
-def _as_output(position: int, value: Any) -> Buffer:
+def _as_output(position: int, value: object) -> Buffer:
     if isinstance(value, Buffer):
         return value
     if isinstance(value, np.ndarray) and not DType.from_numpy(value.dtype).is_packed():

@@ -155,7 +155,7 @@ def python_door(
 
 def python_getter(
     name: str,
-    value: Any,
+    value: object,
     then: Callable[..., Any],
     names: Sequence[tuple[Mapping[Any, Any], Any, Any]],
     cells: Sequence[tuple[object, object]],
@@ -259,7 +259,7 @@ class _Last:
             raise bare(error) from error.__cause__
 
 
-def _next(last: Any) -> dict[str, int]:
+def _next(last: object) -> dict[str, int]:
     """The words for what comes behind a door: another one, or anything that can be called."""
     table = getattr(last, "__self__", None)
     if isinstance(table, DoorTable):

@@ -6,7 +6,7 @@ See also `driver.checked_memory`, `findings` (what is found), `schedules` (sched
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.shield import shielded
@@ -46,7 +46,7 @@ class SimulatedCall:
         self.watched = checked if checked is not None and checked.tracks_values else None
         self.rehearsal: Rehearsal | None = None
 
-    def begin(self, arrays: Sequence[Any], fresh: Iterable[Buffer]) -> None:
+    def begin(self, arrays: Sequence[object], fresh: Iterable[Buffer]) -> None:
         """Before the entry. `fresh` are the results that this stage of the call makes."""
         if self.watched is not None:
             expect_stores(self.watched, fresh)

@@ -68,7 +68,7 @@ class FusionCheck:
         self.alone: dict[object, Caller] = {}
         self.lock = fork_lock()
 
-    def run(self, call: Caller, inputs: Sequence[Any]) -> list[Buffer]:
+    def run(self, call: Caller, inputs: Sequence[object]) -> list[Buffer]:
         """A call, after its kernels were compared.
 
         Raises:
@@ -121,7 +121,7 @@ class FusionCheck:
 
     # the comparison
 
-    def _compare(self, inputs: Sequence[Any]) -> None:
+    def _compare(self, inputs: Sequence[object]) -> None:
         given = [_copied(check, value) for check, value in zip(self.call.checks, inputs, strict=True)]
         if self.fused is None:
             ir = replace(self.ir, outputs=self.stored)
@@ -142,7 +142,7 @@ class FusionCheck:
                 group, small, self.alone[key], [self._value(value, values, sizes) for value in reads], values
             )
 
-    def _value(self, value: int, values: Mapping[int, Any], sizes: Mapping[str, int]) -> Array:
+    def _value(self, value: int, values: Mapping[int, object], sizes: Mapping[str, int]) -> Array:
         """What a value holds, in its own shape."""
         origin = self._origin(value)
         maker = self._maker(origin)
@@ -232,7 +232,7 @@ def _sizes(shape: Shape | Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int,
     return tuple(dim.evaluate(sizes) for dim in shape)
 
 
-def _copied(check: InputCheck, value: Any) -> Any:
+def _copied(check: InputCheck, value: object) -> Any:
     """An input that a call may change, and that is contiguous."""
     if check.special:
         return value if not check.is_buffer else np.array(check.storage(value)[0], order="C")

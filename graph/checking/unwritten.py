@@ -10,7 +10,6 @@ Prints are shown once; what is changed in place begins the second run as it bega
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from ..ir import GraphIR, Node
 PATTERNS = (0xA5, 0x5A)  # of each byte; no half of one is the same in both runs
 
 
-def run_twice(call: Caller, inputs: Sequence[Any], filling: Filling) -> list[Buffer]:
+def run_twice(call: Caller, inputs: Sequence[object], filling: Filling) -> list[Buffer]:
     """One call, with all checks and with the search for uninitialised memory.
 
     Raises:

@@ -172,7 +172,7 @@ class ThreadCommunicator:
         yield {rank: data for rank, (_, data) in brought.items()}
         self._exchange(call, None)
 
-    def _exchange(self, call: CollectiveCall, data: Any) -> dict[int, tuple[CollectiveCall, Any]]:
+    def _exchange(self, call: CollectiveCall, data: object) -> dict[int, tuple[CollectiveCall, Any]]:
         room = self._room
         with self._world.changed:
             number = room.number

@@ -105,7 +105,7 @@ class MemoryPool:
         self.returned: deque[Block] = deque()  # appended to by code that drops a block, without a lock
         self._in_use = self._reserved = self._peak = self._requested = self._reused = 0
 
-    def allocate(self, size: int, stream: Any, user: str) -> Block | None:
+    def allocate(self, size: int, stream: object, user: str) -> Block | None:
         """A kept block of at least so many bytes that work on this stream may use at once; None where there is none."""
         with self._lock:
             if self.returned:
@@ -132,7 +132,7 @@ class MemoryPool:
         result = self._classes[size] = size_class(size)
         return result
 
-    def fresh(self, size: int, stream: Any, user: str) -> Block:
+    def fresh(self, size: int, stream: object, user: str) -> Block:
         """A block for work on a stream, where none is kept for it.
 
         Raises:

@@ -247,7 +247,7 @@ def _shared(message: str, argument: str) -> GraphError:
     )
 
 
-def index_of(index: Any) -> tuple[Any, ...]:
+def index_of(index: object) -> tuple[Any, ...]:
     """What a view of a buffer is indexed by: ints, slices, None and '...'.
 
     Raises:
@@ -271,7 +271,7 @@ def index_of(index: Any) -> tuple[Any, ...]:
     return items
 
 
-def check_unmasked(value: Any, argument: str, op: str | None = None, depth: int = 0) -> None:
+def check_unmasked(value: object, argument: str, op: str | None = None, depth: int = 0) -> None:
     """Refuses a masked array, also within lists: what its mask hides would be read like all else.
 
     Raises:
@@ -294,7 +294,7 @@ def check_unmasked(value: Any, argument: str, op: str | None = None, depth: int 
             check_unmasked(item, argument, op, depth + 1)
 
 
-def source_of(value: Any) -> Array:
+def source_of(value: object) -> Array:
     """What is written into a buffer, as an array.
 
     Raises:
@@ -313,7 +313,7 @@ def source_of(value: Any) -> Array:
         wrong("value", value, "a number, an array or a Buffer", code="EK0803", kind=DTypeError)
 
 
-def check_storable(source: Array, value: Any, dtype: DType) -> None:
+def check_storable(source: Array, value: object, dtype: DType) -> None:
     """Writing may round a float, never drop a fraction, a sign or high bits.
 
     `value` is what the user gave, `source` the same as an array.

@@ -123,7 +123,7 @@ class Buffer:
 
     @classmethod
     @placed
-    def scalar(cls, value: Any, dtype: DType, device: Device | DeviceRef | None = None) -> Buffer:
+    def scalar(cls, value: object, dtype: DType, device: Device | DeviceRef | None = None) -> Buffer:
         """A buffer of rank 0 that holds `value`.
 
         Raises:
@@ -309,12 +309,12 @@ class Buffer:
         return float(value) if self.dtype.is_float() else value
 
     @placed
-    def __getitem__(self, index: Any) -> Buffer:
+    def __getitem__(self, index: object) -> Buffer:
         """A view of some elements, by ints, slices, `...` and None; IndexError when an int is out of range."""
         return self._wrap(self._view(index), self._device)
 
     @placed
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         """Writes a number, an array or a buffer, broadcast to the elements that `index` names.
 
         Raises:
@@ -334,7 +334,7 @@ class Buffer:
         if self.is_read_only:
             raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
 
-    def _view(self, index: Any) -> Array:
+    def _view(self, index: object) -> Array:
         items = index_of(index)
         # The ellipsis keeps NumPy from turning a fully indexed element into a scalar of its own.
         return self._array[items if Ellipsis in items else (*items, ...)]

@@ -26,7 +26,7 @@ def refuse_arithmetic(owner: type) -> None:
 def _refusal(owner: type, symbol: str, name: str) -> Callable[[Any, Any], Any]:
     """What an operator does: for arrays and tensors it is theirs, else it is an error that says what to write."""
 
-    def operator(self: Any, other: Any = None) -> Any:
+    def operator(self: object, other: object = None) -> Any:
         if other is not None and not isinstance(other, owner | bool | int | float | complex):
             return NotImplemented
         raise DTypeError(

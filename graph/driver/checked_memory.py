@@ -87,7 +87,7 @@ class CheckedMemory:
     def in_turn(self, entry: Callable[..., int]) -> Callable[..., int]:
         """An entry whose calls from several threads come one after the other, each with findings of its own."""
 
-        def call(*arguments: Any) -> int:
+        def call(*arguments: object) -> int:
             with self._turn:
                 code = entry(*arguments)
                 self._mine.found = self._found()

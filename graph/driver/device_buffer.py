@@ -36,7 +36,7 @@ class DeviceBuffer(WholeBuffer):
         return self._device.driver.address_of(self._array)
 
     @placed
-    def __getitem__(self, index: Any) -> Buffer:
+    def __getitem__(self, index: object) -> Buffer:
         raise DeviceError(
             f"some elements of a buffer on {self._device} cannot be viewed",
             code="EK0804",

@@ -63,7 +63,7 @@ def export(array: np.ndarray[Any, Any], keywords: dict[str, Any]) -> Any:
     return capsule
 
 
-def import_host(producer: Any) -> np.ndarray[Any, Any]:
+def import_host(producer: object) -> np.ndarray[Any, Any]:
     """A NumPy array over the memory of a producer on the host; never a copy.
 
     Raises:
@@ -106,7 +106,7 @@ def import_host(producer: Any) -> np.ndarray[Any, Any]:
     return imported(producer)
 
 
-def imported(producer: Any) -> np.ndarray[Any, Any]:
+def imported(producer: object) -> np.ndarray[Any, Any]:
     """A NumPy array over the memory of a producer that says it is the host's.
 
     Raises:
@@ -155,17 +155,17 @@ class _Once:
         return self._producer.__dlpack_device__()
 
 
-def _dtype_of(capsule: Any) -> Any:
+def _dtype_of(capsule: object) -> Any:
     """The capsule's dtype, as writable bytes: kind, bits."""
     return (ctypes.c_uint8 * 2).from_address(_tensor_of(capsule) + _DTYPE_OFFSET)
 
 
-def place_of(capsule: Any) -> Any:
+def place_of(capsule: object) -> Any:
     """The capsule's device, as writable numbers: kind, number."""
     return (ctypes.c_int32 * 2).from_address(_tensor_of(capsule) + _PLACE_OFFSET)
 
 
-def _tensor_of(capsule: Any) -> int:
+def _tensor_of(capsule: object) -> int:
     """Where the capsule's DLTensor lies."""
     for name, offset in _TENSOR_OFFSETS.items():
         if is_capsule(capsule, name):

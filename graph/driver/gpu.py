@@ -81,7 +81,7 @@ class GpuDriver(Driver):
 
     # *** errors ***
 
-    def _checked(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    def _checked(self, call: Callable[..., Any], *arguments: object) -> Any:
         try:
             return call(*arguments)
         except GpuFault as fault:
@@ -526,7 +526,7 @@ class GpuDriver(Driver):
                 raise
             return RecordedWork(self, self.library.end_capture(stream.handle), keep)
 
-    def replay(self, recorded: int, owner: str, storages: Iterable[Any]) -> None:
+    def replay(self, recorded: int, owner: str, storages: Iterable[object]) -> None:
         """Enqueues recorded work."""
         stream = self._stream()
         with self:

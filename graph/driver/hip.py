@@ -67,7 +67,7 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(library_to_load(HIP_LIBRARY))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value or "")
 
 

@@ -46,7 +46,7 @@ class PackedBuffer(WholeBuffer):
         )
 
     @placed
-    def __getitem__(self, index: Any) -> Buffer:
+    def __getitem__(self, index: object) -> Buffer:
         raise DTypeError(
             f"two elements of {self.dtype} share a byte, so that some of them cannot be viewed",
             code="EK0251",

@@ -102,7 +102,7 @@ class Operator:
         """A graph in which it can be staged."""
         return Graph(self.name.replace(".", "_"), input_types=types, custom_extensions=self.extensions)
 
-    def split(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Split:
+    def split(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Split:
         """The arguments apart."""
         split = Split([self])
         places, rest, categories = self.places, self.rest, self.categories
@@ -133,7 +133,7 @@ class Operator:
             return ("size", len(split.sizes) - 1)
         return self._nested(value, category, split)
 
-    def _nested(self, value: Any, category: str, split: Split) -> Any:
+    def _nested(self, value: object, category: str, split: Split) -> Any:
         if isinstance(value, Shape):
             value = list(value)
         if isinstance(value, list | tuple):
@@ -152,7 +152,7 @@ class Operator:
         return ("is", value)
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return (value.dtype, value.shape, value.tobytes())
     if value == 0 and isinstance(value, float):

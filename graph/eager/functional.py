@@ -42,7 +42,7 @@ def functional(op: F) -> F:
 
     @without_internals
     @functools.wraps(op)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         return whole(args, kwargs)
 
     return call  # type: ignore[return-value]
@@ -74,7 +74,7 @@ class _WholeOp:
         return _WholeOp, (self.op,)
 
 
-def _tensors(value: Any) -> Iterator[Recorded]:
+def _tensors(value: object) -> Iterator[Recorded]:
     if isinstance(value, Recorded):
         if type(value._pending) is tuple:
             yield value

@@ -43,7 +43,7 @@ class _MissingAttribute:
         self.name = name
         self.way = way
 
-    def __get__(self, tensor: Any, owner: type) -> Any:
+    def __get__(self, tensor: object, owner: type) -> Any:
         text = f"{owner.__name__!r} object has no attribute {self.name!r}; write {self.way}"
         raise AttributeError(text, name=self.name, obj=tensor)
 

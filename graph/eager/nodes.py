@@ -93,7 +93,7 @@ TENSOR: ExtensionPoint[Any] = ExtensionPoint("graph.eager.tensor", "Tensor")
 _exported: dict[int, tuple[weakref.ref[Recorded], object]] = {}  # by identity: tensors compare element by element
 
 
-def add_functions(functions: Mapping[str, Any]) -> None:
+def add_functions(functions: Mapping[str, object]) -> None:
     """Makes ops on tensors known by their names; files below those that define them find them so."""
     assert FUNCTIONS.keys().isdisjoint(functions)
     FUNCTIONS.update(functions)

@@ -228,7 +228,7 @@ def _pattern(split: Split, kinds: tuple[TensorKind, ...], device: Device) -> tup
 
 
 def _known(
-    key: tuple[Any, ...], split: Split, kinds: Sequence[TensorKind], names: Names, device: Device
+    key: tuple[object, ...], split: Split, kinds: Sequence[TensorKind], names: Names, device: Device
 ) -> Pattern | None:
     """The pattern of a key, staged at first sight; None where it cannot be."""
     pattern = _patterns.get(key)
@@ -268,7 +268,7 @@ def names_of(shapes: Iterable[Sequence[int]], sizes: Iterable[int], fixed: froze
     return names
 
 
-def _anonymous(part: Any, names: Names) -> Any:
+def _anonymous(part: object, names: Names) -> Any:
     """A part of a key with names for sizes."""
     if isinstance(part, TensorKind):
         return (part.dtype, part.device, *(names.get(size, size) for size in part.sizes))
@@ -322,7 +322,12 @@ def _traced(split: Split, kinds: Sequence[TensorKind], names: Names, device: Dev
 
 
 def staged(
-    operator: Operator, tree: Any, operands: Sequence[Value], numbers: Sequence[Any], sizes: Sequence[Any], named: bool
+    operator: Operator,
+    tree: object,
+    operands: Sequence[Value],
+    numbers: Sequence[object],
+    sizes: Sequence[object],
+    named: bool,
 ) -> Any:
     """What the op gives in the graph that is being built."""
     args, kwargs = fill(tree, operands, numbers, sizes)
@@ -386,7 +391,7 @@ def _python_type(dtype: DType) -> type:
     return float if dtype.is_float() else bool if dtype is DType.bool else int
 
 
-def _converted(call: OpCall, position: int, number: Any, split: Split) -> Any:
+def _converted(call: OpCall, position: int, number: object, split: Split) -> Any:
     dtype, low, high = call.checks[position]
     if not dtype.is_complex() and not isinstance(number, complex) and low <= number <= high:
         return _python_type(dtype)(number)

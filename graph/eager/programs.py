@@ -86,7 +86,7 @@ class EagerProgram:
         empty = np.empty((*(sizes[name] for name in self.carried), 0), np.bool_)
         return empty if self.device.is_host else Buffer.from_numpy(empty).to(self.device)
 
-    def run(self, leaves: Sequence[Any], numbers: Sequence[Any], sizes: Any) -> list[Any]:
+    def run(self, leaves: Sequence[object], numbers: Sequence[object], sizes: object) -> list[Any]:
         """The values of its outputs, of values of the inputs and of all numbers in the order of the calls."""
         inputs = list(leaves)
         for dtype, places in self.numbers.items():
@@ -109,7 +109,7 @@ class EagerProgram:
         scalars = [""] * len(self.leaves) + single + [""] * bool(self.carried)
         self.door = python_door(model.first_caller, model.ir.name, self._by_model, scalars=scalars, out=False)
 
-    def _by_model(self, *inputs: Any) -> Any:
+    def _by_model(self, *inputs: object) -> Any:
         """A value, or a tuple of several, by the model."""
         first = len(self.leaves)
         given = list(inputs)
@@ -215,7 +215,7 @@ def _session(device: Device) -> InferenceSession:
 # *** one call alone ***
 
 
-def run_call(call: OpCall, values: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+def run_call(call: OpCall, values: Sequence[object], numbers: Sequence[object]) -> list[Any]:
     """The values of the results of one call."""
     if call.shortcut is not None:
         try:

@@ -179,7 +179,7 @@ class ValueOfRandom(EinkornError, ValueError):
     """A distribution that cannot be."""
 
 
-def _fans(shape: Any) -> tuple[list[int], int, int]:
+def _fans(shape: object) -> tuple[list[int], int, int]:
     """A shape, and how many numbers go into one of a result and come from one: of (out, in, taps…)."""
     sizes = [int(dim) for dim in Shape(list_of("shape", shape, "sizes"))]
     if len(sizes) < 2:

@@ -44,7 +44,7 @@ MAX_PAIRS = 1 << 10  # kinds of a first operand, and of a second to each, that t
 _NONE: dict[object, OpCall] = {}
 
 
-def record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def record(operator: Operator, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
     """The results of an op: tensors, alone or as a list or tuple, as the op has it.
 
     Raises:
@@ -56,7 +56,7 @@ def record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any])
         raise bare(error) from error.__cause__
 
 
-def _record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def _record(operator: Operator, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
     given = [*args, *kwargs.values()]
     if ACTIVE.get() or any(map(is_staged, given)):
         return staged(operator, args, kwargs)
@@ -83,7 +83,7 @@ def _record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     return _run(call, values, numbers)
 
 
-def _check_arguments(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def _check_arguments(operator: Operator, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
     """Refuses what the op does not take in its own name, and not in that of what prepares its arguments."""
     try:
         inspect.signature(operator.function).bind(*args, **kwargs)
@@ -91,7 +91,7 @@ def _check_arguments(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[
         raise TypeError(f"{operator.name}(): {error}") from None
 
 
-def _run(call: OpCall, values: Sequence[Any], numbers: Sequence[Any]) -> Any:
+def _run(call: OpCall, values: Sequence[object], numbers: Sequence[object]) -> Any:
     """Runs a call now."""
     try:
         result = run_call(call, values, numbers)
@@ -140,7 +140,7 @@ def _user_frame() -> Any:
     return frame
 
 
-def _device(split: Split, given: Sequence[Any]) -> Device:
+def _device(split: Split, given: Sequence[object]) -> Device:
     if split.operands:
         return split.operands[0]._kind.device
     return next((device_of(each) for each in given if isinstance(each, Device | DeviceRef)), HOST)
@@ -149,7 +149,7 @@ def _device(split: Split, given: Sequence[Any]) -> Device:
 # *** arrays among the arguments ***
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     if isinstance(value, Recorded):
         return False
     if isinstance(value, list | tuple):
@@ -157,7 +157,7 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or (hasattr(value, "__dlpack__") and not isinstance(value, np.generic))
 
 
-def _with_tensors(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def _with_tensors(operator: Operator, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
     """The arguments with tensors in the place of arrays, which take the dtype of the tensor operands."""
     strong = [each for each in _flat([*args, *kwargs.values()]) if isinstance(each, Recorded)]
     dtype: DType | None = strong[0]._kind.dtype if strong else None
@@ -165,7 +165,7 @@ def _with_tensors(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str
         dtype = operator.integers
     device = strong[0]._kind.device if strong else HOST
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> Any:
         if isinstance(value, list | tuple):
             return type(value)(convert(each) for each in value)
         if not _is_array(value):
@@ -182,14 +182,14 @@ def _with_tensors(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str
     return tuple(convert(each) for each in args), {name: convert(each) for name, each in kwargs.items()}
 
 
-def _flat(values: Sequence[Any]) -> list[Any]:
+def _flat(values: Sequence[object]) -> list[Any]:
     return [one for each in values for one in (_flat(each) if isinstance(each, list | tuple) else [each])]
 
 
 # *** graphs ***
 
 
-def is_staged(value: Any) -> bool:
+def is_staged(value: object) -> bool:
     """Whether this is a value of a graph, or stands for one."""
     if isinstance(value, list | tuple):
         return any(map(is_staged, value))
@@ -198,14 +198,14 @@ def is_staged(value: Any) -> bool:
     return isinstance(value, Value)
 
 
-def staged(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def staged(operator: Operator, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
     """Stages an op in a graph: in the one that is being built, or in that of its tensors' context."""
     given = _flat([*args, *kwargs.values()])
     tensors = [each for each in given if isinstance(each, Recorded)]
     states = [each._pending for each in tensors if isinstance(each._pending, RealizationState)]
     context = next((state.ctx for state in states if state.ctx is not None), None)
 
-    def plain(value: Any) -> Any:
+    def plain(value: object) -> Any:
         if isinstance(value, list | tuple):
             return type(value)(plain(each) for each in value)
         return value.__tensorvalue__() if isinstance(value, Tensor) else value
@@ -232,7 +232,7 @@ def staged(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 # *** the short way ***
 
 
-def _remember(operator: Operator, call: OpCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def _remember(operator: Operator, call: OpCall, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
     """Lets the short way find a call of tensors, and of a tensor and a number, by their kinds."""
     if kwargs or call.result is None or call.count + len(call.checks) != len(args) or not 1 <= len(args) <= 2:
         return
@@ -250,7 +250,7 @@ def unary(operator: Operator) -> Callable[[Any], Any]:
     """An op of one tensor as a function: `-x`."""
     alone = operator.alone
 
-    def apply(x: Any) -> Any:
+    def apply(x: object) -> Any:
         if type(x) is Tensor and (call := alone.get(x._kind)) is not None:
             value = x._value
             if _mode().lazy and (p := x._pending) is not SHARED:
@@ -351,7 +351,7 @@ def _short(call: OpCall, inputs: tuple[Any, ...], depth: int, frame: Any) -> Ten
     return tensor
 
 
-def _run_short(call: OpCall, *inputs: Any) -> Tensor:
+def _run_short(call: OpCall, *inputs: object) -> Tensor:
     """Runs a call with a single result now."""
     try:
         if call.door is not None:

@@ -279,17 +279,17 @@ class Tensor(Methods, Recorded, MissingAttributes):
         return ARRAY_API.get()
 
     @staticmethod
-    def __einkorn_call__(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def __einkorn_call__(kernel: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """What a kernel gives that is called with tensors."""
         return CALL_KERNEL.get()(kernel, args, kwargs)
 
     def __pos__(self) -> Tensor:
         return self
 
-    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+    def __divmod__(self, other: object) -> tuple[Tensor, Tensor]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+    def __rdivmod__(self, other: object) -> tuple[Tensor, Tensor]:
         return other // self, other % self
 
     # *** its value ***
@@ -456,7 +456,7 @@ class Tensor(Methods, Recorded, MissingAttributes):
     def __copy__(self) -> Tensor:
         return made(value_lent(self)) if not isinstance(self._pending, RealizationState) else self
 
-    def __deepcopy__(self, memo: Any) -> Tensor:
+    def __deepcopy__(self, memo: object) -> Tensor:
         return made(kept(wrapped(value_now(self)).copy()))
 
     # *** what moves and writes ***
@@ -471,12 +471,12 @@ class Tensor(Methods, Recorded, MissingAttributes):
 
     transfer_to = to
 
-    def to_device(self, device: Device | DeviceRef, /, *, stream: Any = None) -> Tensor:
+    def to_device(self, device: Device | DeviceRef, /, *, stream: object = None) -> Tensor:
         """As `to`, under the name that the array API standard gives it; copies are ordered without `stream`."""
         return self.to(device)
 
     @placed
-    def __setitem__(self, indices: Any, value: Any) -> None:
+    def __setitem__(self, indices: object, value: object) -> None:
         """Writes numbers, an array or a tensor, broadcast, to the elements that the indices name."""
         if isinstance(self._pending, RealizationState):
             FUNCTIONS["buffer_store_slice"](self, value, indices)
@@ -513,7 +513,7 @@ def picked(tensor: Tensor, items: tuple[object, ...]) -> Tensor:
     return _placed_on(np.array(result, order="C"), tensor._kind.device)
 
 
-def write(tensor: Tensor, indices: Any, source: np.ndarray[Any, Any], given: Any) -> None:
+def write(tensor: Tensor, indices: object, source: np.ndarray[Any, Any], given: object) -> None:
     """Writes elements of a tensor. What was computed from it keeps its value.
 
     Raises:
@@ -535,7 +535,7 @@ def write(tensor: Tensor, indices: Any, source: np.ndarray[Any, Any], given: Any
         tensor._value = kept(Buffer.from_numpy(array).to(place))
 
 
-def _index(item: Any) -> Any:
+def _index(item: object) -> Any:
     if isinstance(item, Tensor):
         return elements_of(item)
     return int(item) if isinstance(item, Dim) else item
@@ -558,7 +558,7 @@ def _unpickled(buffer: Buffer) -> Tensor:
     return made(kept(buffer))
 
 
-def _arrays(value: Any) -> Any:
+def _arrays(value: object) -> Any:
     """Arguments with arrays in the place of tensors."""
     if isinstance(value, list | tuple):
         return type(value)(map(_arrays, value))

@@ -119,7 +119,7 @@ def while_loop(initial_values: object, predicate: Callable[..., object], body: C
 def _values_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with values of the graph in the place of tensors that it gives back."""
 
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> Any:
         result = function(*args)
         if isinstance(result, list | tuple):
             return [each.__tensorvalue__() if isinstance(each, Tensor) else each for each in result]
@@ -136,7 +136,7 @@ _models: weakref.WeakKeyDictionary[Graph, Model] = weakref.WeakKeyDictionary()
 
 
 @placed
-def call(graph: Graph, *args: Any, prefix: str = "") -> list[Any]:
+def call(graph: Graph, *args: object, prefix: str = "") -> list[Any]:
     """The outputs of a graph for these tensors."""
     if _stages(*args):
         return staged(operator("call"), (graph, *args), {"prefix": prefix})  # type: ignore[no-any-return]
@@ -240,7 +240,7 @@ def _written(path: str | Path) -> tuple[int, ...]:
 
 @placed
 def custom(
-    name: Any,
+    name: object,
     device: DeviceRef | Device,
     values: Iterable[object],
     out_types: Iterable[TensorType] | None = None,
@@ -311,7 +311,7 @@ def _mutable(name: Any, paths: tuple[Any, ...]) -> frozenset[int]:
     return frozenset(k for k, argument in enumerate(inputs) if argument.role is Role.MUTABLE)
 
 
-def _name_of(kernel: Any) -> Any:
+def _name_of(kernel: object) -> Any:
     schema = getattr(kernel, "schema", None)
     return kernel if schema is None else schema.name
 

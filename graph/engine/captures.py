@@ -47,7 +47,7 @@ class Capture:
         driver = caller.plan.driver
         self.recorded = None if self.caller.native.table is None else driver.capture(self._enqueue, self.caller)
 
-    def check(self, inputs: Sequence[Any]) -> None:
+    def check(self, inputs: Sequence[object]) -> None:
         """That these are the inputs that were captured.
 
         Raises:
@@ -92,7 +92,7 @@ class Captures:
         self.caller = caller
         self.known: dict[Key, Capture] = {}
 
-    def key_of(self, method: str, inputs: Sequence[Any]) -> tuple[Key, Sequence[Any]]:
+    def key_of(self, method: str, inputs: Sequence[object]) -> tuple[Key, Sequence[Any]]:
         """The key of a call, and its inputs: the key comes first where it is given; else shapes and dtypes are it.
 
         Raises:
@@ -112,7 +112,7 @@ class Captures:
             )
         return tuple((str(getattr(x, "dtype", type(x))), tuple(getattr(x, "shape", ()))) for x in inputs), inputs
 
-    def capture(self, inputs: Sequence[Any]) -> list[Buffer]:
+    def capture(self, inputs: Sequence[object]) -> list[Buffer]:
         key, inputs = self.key_of("capture", inputs)
         steps = [step for code in self.caller.codes() for step in code.plan.steps]
         if steps:
@@ -127,7 +127,7 @@ class Captures:
         made = self.known[key] = Capture(self.caller.clone(), inputs)
         return list(made.outputs)
 
-    def replay(self, inputs: Sequence[Any]) -> None:
+    def replay(self, inputs: Sequence[object]) -> None:
         key, inputs = self.key_of("replay", inputs)
         capture = self.find(key)
         capture.check(inputs)
@@ -206,7 +206,7 @@ def checked_key(key: Any) -> int:
     return int(key)
 
 
-def _held(check: InputCheck, value: Any) -> Any:
+def _held(check: InputCheck, value: object) -> Any:
     """The input as something whose memory stays: a number becomes an array."""
     if isinstance(value, Buffer):
         return value
@@ -214,7 +214,7 @@ def _held(check: InputCheck, value: Any) -> Any:
     return Buffer.from_numpy(array) if check.special else array
 
 
-def _same_memory(value: Any, captured: object) -> bool:
+def _same_memory(value: object, captured: object) -> bool:
     if isinstance(value, bool | int | float | complex):
         return type(value) is type(captured) and value == captured
     if isinstance(value, Buffer) and isinstance(captured, Buffer) and not isinstance(value._array, np.ndarray):
@@ -227,7 +227,7 @@ def _same_memory(value: Any, captured: object) -> bool:
     return bool(alike and value.ctypes.data == captured.ctypes.data)
 
 
-def _array(value: Any) -> np.ndarray[Any, Any] | None:
+def _array(value: object) -> np.ndarray[Any, Any] | None:
     if isinstance(value, Buffer):
         value = value._array
     elif not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
@@ -235,6 +235,6 @@ def _array(value: Any) -> np.ndarray[Any, Any] | None:
     return value if isinstance(value, np.ndarray) else None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     shape = getattr(value, "shape", None)
     return type(value).__name__ if shape is None else f"{type(value).__name__} of shape {tuple(shape)}"

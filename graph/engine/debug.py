@@ -32,17 +32,17 @@ class PrintStyle(Enum):
     NONE = "none"
 
 
-def _assert_level(name: str, value: Any) -> str:
+def _assert_level(name: str, value: object) -> str:
     return choice_of(name, getattr(value, "value", value), ASSERT_LEVELS, CODE)
 
 
-def _log_level(name: str, value: Any) -> str:
+def _log_level(name: str, value: object) -> str:
     given = text_of(name, getattr(value, "value", value))
     choice_of(name, given.lower(), ("", *LEVELS), CODE)
     return given
 
 
-def _print_style(name: str, value: Any) -> PrintStyle:
+def _print_style(name: str, value: object) -> PrintStyle:
     if isinstance(value, PrintStyle):
         return value
     given = value.lower() if isinstance(value, str) else value
@@ -70,7 +70,7 @@ class Setting(Generic[T]):
         value: T = config.values.get(self.name, self.default)
         return value
 
-    def __set__(self, config: DebugConfig, value: Any) -> None:
+    def __set__(self, config: DebugConfig, value: object) -> None:
         read = self.read(self.name, value)
         config.values[self.name] = read
         if self.effect is not None:
@@ -123,7 +123,7 @@ class DebugConfig:
         self._values: dict[str, object] | None = None
         self._sensible = False
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_") and not hasattr(type(self), name):
             known = [each for each in SETTINGS if hasattr(type(self), each)]
             hint = did_you_mean(name, known) or f"there are {', '.join(known)}"

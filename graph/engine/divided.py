@@ -164,7 +164,7 @@ class DividedCaller:
 
     # *** calls ***
 
-    def run(self, inputs: Sequence[Any]) -> list[Buffer]:
+    def run(self, inputs: Sequence[object]) -> list[Buffer]:
         """One call."""
         values = self._begin(inputs)
         for number, (step, part) in enumerate(zip(self.steps, self.parts, strict=True)):
@@ -176,7 +176,7 @@ class DividedCaller:
                 del values[value]
         return self._results(values)
 
-    def _begin(self, inputs: Sequence[Any]) -> dict[int, Any]:
+    def _begin(self, inputs: Sequence[object]) -> dict[int, Any]:
         """The values that are there before the first step: inputs, constants and weights."""
         values: dict[int, Any] = dict(self.held)
         storages, shapes = [], []
@@ -339,7 +339,7 @@ class DividedCaller:
         return [*inner, *(buffer._array for buffer in self.held.values())]
 
 
-def _twice(caller: Caller, filling: Filling, inputs: Sequence[Any]) -> list[Buffer]:
+def _twice(caller: Caller, filling: Filling, inputs: Sequence[object]) -> list[Buffer]:
     return run_twice(caller, inputs, filling)
 
 

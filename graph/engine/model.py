@@ -168,7 +168,7 @@ class Model(Rich):
         """Name, dtype, shape and device of each output; a size that calls bring is None; `dims` has it."""
         return [_spec(f"output{k}", type) for k, type in enumerate(self.ir.output_types)]
 
-    def execute(self, *inputs: Any, out: Sequence[Any] | None = None, **named: Any) -> list[Buffer]:
+    def execute(self, *inputs: object, out: Sequence[Any] | None = None, **named: object) -> list[Buffer]:
         """Runs the graph once.
 
         Args:
@@ -202,7 +202,7 @@ class Model(Rich):
         except EinkornError as error:
             raise bare(error) from error.__cause__
 
-    def _execute(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> list[Buffer]:
+    def _execute(self, inputs: Sequence[object], out: Sequence[Any] | None = None) -> list[Buffer]:
         """A call by Python; after the third plain one a door is made."""
         if len(inputs) != len(self._checks):
             raise GraphError(
@@ -234,7 +234,7 @@ class Model(Rich):
                 call.given = None
             self._give_back(call)
 
-    def _count_call(self, inputs: Sequence[Any]) -> None:
+    def _count_call(self, inputs: Sequence[object]) -> None:
         """Lets a door be made in the background when calls repeat, where there can be one."""
         counter = self._counter
         counter.looks -= 1
@@ -248,7 +248,7 @@ class Model(Rich):
             scalars = tuple(kind if isinstance(kind, str) else "" for kind in kinds)
             BACKGROUND.submit(functools.partial(_open_door, weakref.ref(self), self._doors, caller, scalars))
 
-    def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _by_name(self, inputs: Sequence[object], named: Mapping[str, object]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""
         given = dict(enumerate(inputs)) | placed_by_name(self.ir, self.input_names, range(len(inputs)), named)
         missing = [name for k, name in enumerate(self.ir.argument_names) if k not in given]
@@ -263,7 +263,7 @@ class Model(Rich):
             )
         return tuple(given[position] for position in range(len(self._checks)))
 
-    def _run_twice(self, call: Caller, inputs: Sequence[Any]) -> list[Buffer]:
+    def _run_twice(self, call: Caller, inputs: Sequence[object]) -> list[Buffer]:
         assert self._filling is not None
         with self._lock:
             return run_twice(call, inputs, self._filling)
@@ -301,7 +301,7 @@ class Model(Rich):
 
     # *** other forms of execution ***
 
-    def run_slots(self, *inputs: Any) -> list[Buffer]:
+    def run_slots(self, *inputs: object) -> list[Buffer]:
         """As `execute`, into outputs that the model keeps: the next call with the same sizes writes the same memory.
 
         For one thread at a time.
@@ -363,7 +363,7 @@ class Model(Rich):
         active = check_extent(self.ir, extent)
         self._run_by(functools.partial(run_padded, extent=active) if active else self._plain)
 
-    def capture(self, *inputs: Any) -> list[Buffer]:
+    def capture(self, *inputs: object) -> list[Buffer]:
         """Makes a call and records it, under an integer before the inputs, or else under their shapes and dtypes.
 
         Returns:
@@ -375,7 +375,7 @@ class Model(Rich):
         """
         return self._captures.capture(inputs)
 
-    def replay(self, *inputs: Any) -> None:
+    def replay(self, *inputs: object) -> None:
         """Makes a captured call again, with the same key and the same tensors: only what is in them may differ.
 
         Raises:
@@ -383,7 +383,7 @@ class Model(Rich):
         """
         self._captures.replay(inputs)
 
-    def debug_verify_replay(self, graph_key: int, *inputs: Any) -> None:
+    def debug_verify_replay(self, graph_key: int, *inputs: object) -> None:
         """Makes a captured call anew and from its record, and compares the results to the bit.
 
         Raises:
@@ -414,7 +414,7 @@ class Model(Rich):
                 return DividedCaller(ir, *known, self._weights, None, self._threads, TracedCaller)
         return TracedCaller(plan_calls(ir, self._load, self._checks, self._weights, self._threads), self._filling)
 
-    def count_memory(self, *inputs: Any, room: int = ROOM) -> MemoryCounters:
+    def count_memory(self, *inputs: object, room: int = ROOM) -> MemoryCounters:
         """Runs the graph once, and counts what its kernels do with memory: bytes, sectors, bank conflicts, by line.
 
         Args:

@@ -76,14 +76,14 @@ class WeakRegistry:
         return {name: value for name, value in held.items() if value is not None}
 
 
-def _reference(value: Any) -> Callable[[], Any]:
+def _reference(value: object) -> Callable[[], Any]:
     base = value
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base
     return weakref.ref(value) if isinstance(base, np.ndarray) else functools.partial(_same, value)
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 
@@ -107,7 +107,7 @@ def _registry(registry: object) -> Mapping[Any, Any]:
     wrong("weights_registry", registry, "a mapping from names to arrays", code=CODE, hint=hint)
 
 
-def storage_of(node: External, value: Any) -> Storage:
+def storage_of(node: External, value: object) -> Storage:
     """The memory of a weight."""
     check = InputCheck(node.name, node.type)
     if not check.device.is_host:

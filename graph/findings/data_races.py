@@ -49,7 +49,7 @@ class Accesses:
     def __init__(self) -> None:
         self._elements: dict[tuple[str, int], list[_Access]] = {}
 
-    def take(self, report: Report, arguments: Any) -> Failure | None:
+    def take(self, report: Report, arguments: object) -> Failure | None:
         """Records a report of an access, or of the begin of a loop; returns the race that it shows."""
         if report.kind == BEGIN:
             self._elements.clear()

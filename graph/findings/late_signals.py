@@ -17,7 +17,7 @@ TAKES = "einkorn_takes"  # the attribute of such a function: what takes the exce
 _MESSAGE: Final = "Exception ignored on calling ctypes callback function "
 
 
-def keep(function: Any, take: Callable[[BaseException], None]) -> None:
+def keep(function: object, take: Callable[[BaseException], None]) -> None:
     """Gives what a signal raises at the edge of a function that native code calls to `take`."""
     setattr(function, TAKES, take)
     hook = sys.unraisablehook

@@ -89,7 +89,7 @@ def silent_report(owner: ReportReceiver, context: int) -> Any:
     hold memory for long."""
     known = weakref.ref(owner)
 
-    def report(site: int, arguments: Any) -> None:
+    def report(site: int, arguments: object) -> None:
         owner = known()
         if owner is not None:
             owner.on_report(context, site, arguments)

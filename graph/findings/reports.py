@@ -70,7 +70,7 @@ _DETAILS = {
 _SPEC = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?[0-9]{0,5}[,_]?([.][0-9]{1,5})?[a-zA-Z%]?")
 
 
-def _report(data: Any) -> Report:
+def _report(data: object) -> Report:
     if type(data) is not list or len(data) != 6:
         expected("a report of six parts", data)
     kind, parts, anchor, op, details, notes = data
@@ -83,7 +83,7 @@ def _report(data: Any) -> Report:
     return Report(kind, shown, _anchor(anchor), text(op), described, listed(notes, _note))
 
 
-def _part(data: Any) -> str | tuple[str, str]:
+def _part(data: object) -> str | tuple[str, str]:
     """A text, or the format and the type of a value."""
     if type(data) is str:
         return data
@@ -99,7 +99,7 @@ def _part(data: Any) -> str | tuple[str, str]:
     return spec, dtype
 
 
-def _value(data: Any) -> Any:
+def _value(data: object) -> Any:
     """A detail that is known, or the number of a value that the code brings."""
     if type(data) is list:
         return list(listed(data, _value))
@@ -111,13 +111,13 @@ def _value(data: Any) -> Any:
     return data if data is None or type(data) in (bool, int, str) else expected("a detail", data)
 
 
-def _anchor(data: Any) -> Anchor:
+def _anchor(data: object) -> Anchor:
     if type(data) is list and 2 <= len(data) <= 5 and type(data[0]) is str and all(type(n) is int for n in data[1:]):
         return data
     expected("a place", data)
 
 
-def _note(data: Any) -> tuple[str, Anchor]:
+def _note(data: object) -> tuple[str, Anchor]:
     if type(data) is not list or len(data) != 2:
         expected("a note with its place", data)
     return text(data[0]), _anchor(data[1])

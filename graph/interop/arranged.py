@@ -73,7 +73,7 @@ def arranged(joint: Sequence[int], args: tuple[Any, ...], kwargs: Mapping[str, A
     return Arranged(order, tuple(values), named)
 
 
-def _in_order(value: Any, order: Order) -> Any:
+def _in_order(value: object, order: Order) -> Any:
     if type(value) is not np.ndarray or value.ndim == 0:
         return value
     return value[(None,) * (len(order) - value.ndim)].transpose(order)

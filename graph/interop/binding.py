@@ -37,7 +37,7 @@ class BoundCall:
     named: frozenset[str] = frozenset()
 
 
-def bind_call(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundCall:
+def bind_call(schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> BoundCall:
     """What each part of a call is meant as.
 
     Raises:
@@ -61,7 +61,7 @@ def bind_call(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     return BoundCall(values, counts, parameters, out, frozenset(named))
 
 
-def _check_count(schema: OpSchema, args: tuple[Any, ...]) -> None:
+def _check_count(schema: OpSchema, args: tuple[object, ...]) -> None:
     """Refuses too many arguments and too few; how many a variadic one takes is another question."""
     inputs = schema.inputs
     least = sum(1 for argument in inputs if argument not in schema.variadic)
@@ -103,7 +103,7 @@ def _written(schema: OpSchema, rest: list[str]) -> str:
 
 
 def _wrong(
-    schema: OpSchema, text: str, argument: str | None, expected: Any, got: int | str, hint: str | None
+    schema: OpSchema, text: str, argument: str | None, expected: object, got: int | str, hint: str | None
 ) -> GraphError:
     return GraphError(
         f"op '{schema.name}' {text}",

@@ -51,7 +51,7 @@ def _changed(schema: OpSchema, values: Sequence[object]) -> list[Any]:
     return [value for a, value in zip(schema.inputs, values, strict=True) if a.role is Role.MUTABLE]
 
 
-def _flat(result: Any) -> list[Any]:
+def _flat(result: object) -> list[Any]:
     """Outputs one by one."""
     if result is None:
         return []

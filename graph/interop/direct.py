@@ -49,7 +49,7 @@ HOOK = "__einkorn_call__"  # of a class whose objects know themselves what a cal
 
 
 @placed
-def call(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def call(kernel: AnyKernel, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
     """What `kernel(*args, **kwargs)` means.
 
     Raises:
@@ -89,7 +89,7 @@ def _is_elementwise(kernel: AnyKernel, state: PreparedKernel, laid: Arranged) ->
     return known
 
 
-def _answer(kernel: AnyKernel, state: PreparedKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def _answer(kernel: AnyKernel, state: PreparedKernel, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
     look = look_of(args, kwargs, state.joint)
     if look is not None:
         known = state.looks.get(look)
@@ -112,7 +112,7 @@ def called(
     kernel: AnyKernel | LoadedKernel,
     state: PreparedKernel,
     given: BoundCall,
-    look: Any = None,
+    look: object = None,
     made: Callable[[Specialisation], Specialisation] | None = None,
 ) -> Any:
     """A call with tensors and numbers, in order; what it means is kept under what it looks like.
@@ -256,7 +256,7 @@ def run(
     made: Specialisation,
     operands: Sequence[Operand],
     memory: Sequence[Operand | None] | None = None,
-    out: Any = None,
+    out: object = None,
 ) -> Any:
     """Runs a specialisation, and gives its outputs as the caller's kind."""
     sizes = _sizes(made, memory)
@@ -345,7 +345,7 @@ def _refuse_out(schema: OpSchema, given: BoundCall, why: str) -> None:
 # *** values of graphs ***
 
 
-def _repeated(state: PreparedKernel, args: tuple[Any, ...], given: BoundCall) -> tuple[Any, ...]:
+def _repeated(state: PreparedKernel, args: tuple[object, ...], given: BoundCall) -> tuple[Any, ...]:
     """The values of graphs, or tensors of `einkorn.tensor`, of a call; those that broadcast in their common shape."""
     values = [args[k] for k in state.joint] if len(args) == len(state.schema.inputs) else []
     shapes = [tuple(getattr(value, "shape", ())) for value in values]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
 from ...dsl.diagnostics.extension_points import ExtensionPoint
@@ -63,7 +63,7 @@ def export(
     export_models(sources, path, header=header, options=options)
 
 
-def source_of(value: Any, options: ExportOptions, name: str | None = None) -> ExportSource:
+def source_of(value: object, options: ExportOptions, name: str | None = None) -> ExportSource:
     """What is exported of a model or a compiled kernel."""
     if isinstance(value, (Model, COMPILED.get())):
         return value.export_source(options, name)

@@ -46,8 +46,8 @@ _lock = fork_lock()
 def serve(
     kernel: AnyKernel,
     state: PreparedKernel,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
     laid: Arranged | None = None,
 ) -> None:
     """After a call that Python has served: a door for calls like this one, when they repeat. `laid` is the call as its
@@ -96,8 +96,8 @@ class FastPath:
     def want(
         self,
         state: PreparedKernel,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
         order: Sequence[int],
         ranks: Sequence[int],
         chosen: tuple[Specialisation, Any] | None,
@@ -170,7 +170,7 @@ class _ToPython:
         return Called.__call__(kernel, *args, **kwargs)
 
 
-def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Sequence[int]) -> Any:
+def _kind(args: tuple[object, ...], kwargs: Mapping[str, object], joint: Sequence[int]) -> Any:
     """What one door serves; None where none does."""
     results: list[Any] = []
     for value in args:
@@ -192,7 +192,7 @@ def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Sequence[int]
     return tuple(results), named, _spread(args, joint)
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     """Whether it is a number of NumPy's own dtypes."""
     return isinstance(value, np.generic) and value.dtype.num < np.dtype(object).num
 
@@ -204,11 +204,11 @@ def _scalar_name(value: Any, dtype: DType) -> str:
     return NUMPY_SCALAR if value.dtype == dtype.to_numpy() else OTHER
 
 
-def _spread(args: tuple[Any, ...], joint: Sequence[int]) -> Spread | None:
+def _spread(args: tuple[object, ...], joint: Sequence[int]) -> Spread | None:
     return spread_of([getattr(args[k], "shape", ()) for k in joint])
 
 
-def _array_of(value: Any) -> Any:
+def _array_of(value: object) -> Any:
     """The array that an argument is, or that a buffer holds; None for a number."""
     return value._array if type(value) is Buffer else value if isinstance(value, np.ndarray) else None
 
@@ -233,7 +233,9 @@ def _served(
     return made
 
 
-def _chosen(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Specialisation, Any] | None:
+def _chosen(
+    kernel: AnyKernel, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> tuple[Specialisation, Any] | None:
     """What has served such a call of a kernel that is tuned, and the bounds of the sizes for which it is chosen."""
     passed = {name: kwargs[name] for name in sorted(kwargs) if name != "out"}
     made = _served(kernel, prepared(kernel), args, passed)
@@ -243,7 +245,7 @@ def _chosen(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     return CHOICE.get()(made, shapes, passed)
 
 
-def _caller(made: Specialisation, args: tuple[Any, ...]) -> Caller | None:
+def _caller(made: Specialisation, args: tuple[object, ...]) -> Caller | None:
     """Whose code has read arrays that lie so."""
     caller = made.model.first_caller
     arrays = map(_array_of, args)

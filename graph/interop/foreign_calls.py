@@ -147,7 +147,7 @@ def call_table() -> int:
 
 
 def own_door(
-    name: str, spec: DoorSpec, form: Any, names: Sequence[str], words: Mapping[str, int]
+    name: str, spec: DoorSpec, form: object, names: Sequence[str], words: Mapping[str, int]
 ) -> SharedLibrary | None:
     """The code of a door with a table of its own, which has these words; None where there are no doors.
 

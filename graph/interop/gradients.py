@@ -54,10 +54,10 @@ class GradientContext:
 class Runner(Protocol):
     """How a library runs things on its arrays."""
 
-    def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+    def kernel(self, kernel: AnyKernel, args: Sequence[object], parameters: Mapping[str, object]) -> Any:
         """A kernel: what a direct call gives."""
 
-    def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[Any]:
+    def graph(self, backward: BackwardGraph, args: Sequence[object]) -> Sequence[Any]:
         """A graph, on flat arguments: its outputs."""
 
     def specialisation(self, kernel: AnyKernel, context: GradientContext) -> Specialisation:
@@ -65,7 +65,7 @@ class Runner(Protocol):
 
 
 def gradients(
-    kernel: AnyKernel, context: GradientContext, grads: Sequence[Any], runner: Runner, kept: Uses | None = None
+    kernel: AnyKernel, context: GradientContext, grads: Sequence[object], runner: Runner, kept: Uses | None = None
 ) -> list[Any]:
     """A gradient for each input of a call; None for what has none, or where a graph need not compute it.
 
@@ -88,7 +88,7 @@ def gradients(
     return _checked(kernel.schema, record.compute(context, *grads), place_of(record.compute))
 
 
-def _checked(schema: OpSchema, given: Any, place: Place | None) -> list[Any]:
+def _checked(schema: OpSchema, given: object, place: Place | None) -> list[Any]:
     results = list(given) if isinstance(given, list | tuple) else [given]
     if len(results) != len(schema.inputs):
         names = ", ".join(argument.name for argument in schema.inputs)
@@ -114,7 +114,7 @@ def _flat(values: Sequence[object]) -> list[Any]:
 
 
 def _by_kernel(
-    schema: OpSchema, backward: AnyKernel, context: GradientContext, grads: Sequence[Any], runner: Runner
+    schema: OpSchema, backward: AnyKernel, context: GradientContext, grads: Sequence[object], runner: Runner
 ) -> list[Any]:
     known: dict[str, Any] = dict(zip((a.name for a in schema.inputs), context.inputs, strict=True))
     outputs = [*schema.outputs, *(schema.mutable if len(grads) > len(schema.outputs) else ())]
@@ -140,7 +140,7 @@ def _by_kernel(
 
 
 def _by_graph(
-    special: Specialisation, context: GradientContext, grads: Sequence[Any], runner: Runner, kept: Uses | None
+    special: Specialisation, context: GradientContext, grads: Sequence[object], runner: Runner, kept: Uses | None
 ) -> list[Any]:
     needs = tuple(map(bool, _flat(context.needs_input_grad)))
     backward = backward_graph(special, needs)

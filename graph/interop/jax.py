@@ -114,7 +114,7 @@ class JaxOp:
             raise
         return results[0] if len(results) == 1 else results
 
-    def register(self, *args: Any, **parameters: object) -> str:
+    def register(self, *args: object, **parameters: object) -> str:
         """The name of the handler for arguments such as these, which is registered with XLA from then on.
 
         `jax.export` takes it in `DisabledSafetyCheck.custom_call(name)`; a process that calls what was exported
@@ -129,7 +129,7 @@ class JaxOp:
     def __copy__(self) -> JaxOp:
         return self
 
-    def __deepcopy__(self, memo: Any) -> JaxOp:
+    def __deepcopy__(self, memo: object) -> JaxOp:
         return self
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ class JaxOp:
             flat += value if several else [value]
         return flat, tuple(counts)
 
-    def _arrays(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, object]) -> list[Any]:
+    def _arrays(self, args: Sequence[object], counts: Counts, parameters: Mapping[str, object]) -> list[Any]:
         """The arguments as arrays that fit the signature; numbers take the dtype of the other operands."""
         numbers = [k for k, value in enumerate(args) if type(value) in _NUMBERS]
         key = (
@@ -177,7 +177,7 @@ class JaxOp:
                 self._fitting.add(key)
         return arrays
 
-    def _repeated(self, args: Sequence[Any], parameters: Mapping[str, object]) -> Sequence[Any]:
+    def _repeated(self, args: Sequence[object], parameters: Mapping[str, object]) -> Sequence[Any]:
         """The arguments, those that broadcast with the shape that they have in common."""
         joint = prepared(self.kernel).joint
         schema = self.kernel.schema
@@ -196,7 +196,9 @@ class JaxOp:
         arrays = [_number(schema, k, v, known) if plain[k] and k in joint else v for k, v in enumerate(args)]
         return [jax.numpy.broadcast_to(v, shape) if k in joint else v for k, v in enumerate(arrays)]
 
-    def _specialisation(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, object]) -> Specialisation:
+    def _specialisation(
+        self, args: Sequence[object], counts: Counts, parameters: Mapping[str, object]
+    ) -> Specialisation:
         schema = self.kernel.schema
 
         def kind(number: int, value: Any) -> ArgumentKind:
@@ -232,14 +234,14 @@ class JaxOp:
     def _made(self, counts: Counts, parameters: dict[str, object]) -> Callable[..., tuple[Any, ...]]:
         callee = _KernelCall(self, counts, parameters)
 
-        def primal(*args: Any) -> tuple[Any, ...]:
+        def primal(*args: object) -> tuple[Any, ...]:
             return staged_call(callee, args)
 
         primal.__name__ = primal.__qualname__ = self.__name__.replace("::", "_")
         jitted: Callable[..., tuple[object, ...]] = jax.jit(primal)
         return jitted
 
-    def _check_devices(self, arrays: Sequence[Any]) -> None:
+    def _check_devices(self, arrays: Sequence[object]) -> None:
         for argument, array in zip(self.kernel.schema.inputs, arrays, strict=False):
             if isinstance(array, jax.core.Tracer) or not isinstance(array, jax.Array):
                 continue
@@ -282,7 +284,7 @@ class _KernelCall:
         ]
         return collected + [(avals[k].shape, avals[k].dtype) for k in made.mutable]
 
-    def run(self, args: Sequence[Any], levels: Levels, split: int) -> tuple[Any, ...]:
+    def run(self, args: Sequence[object], levels: Levels, split: int) -> tuple[Any, ...]:
         """One call of the handler."""
         inner = members(args, levels)
         made = self._specialisation(inner)
@@ -293,7 +295,7 @@ class _KernelCall:
         handler = handler_of(made.model, made.checks, merges=adds_axis(made))
         return tuple(map(_canonical, handler.call(args, shapes, made.mutable, levels, split)))
 
-    def _split_batch(self, args: Sequence[Any], batch: Sequence[int]) -> tuple[Any, ...]:
+    def _split_batch(self, args: Sequence[object], batch: Sequence[int]) -> tuple[Any, ...]:
         """One call that XLA may split along the axes of a batch."""
         made, shapes, added, split = self._wide(args, batch)
         wide = [jax.numpy.expand_dims(value, added) if axes else value for value, axes in zip(args, batch, strict=True)]
@@ -357,7 +359,7 @@ class _KernelCall:
             hint=f"record one with @{self.name.rpartition('::')[2]}.backward, or call it under jax.lax.stop_gradient",
         )
 
-    def gradients(self, inputs: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+    def gradients(self, inputs: Sequence[object], results: Sequence[object], grads: Sequence[object]) -> list[Any]:
         """By `@f.backward`, or else by what is recorded with the kernel."""
         schema = self.op.kernel.schema
         outputs = tuple(results[: len(results) - len(schema.mutable)])
@@ -405,7 +407,7 @@ class _GraphCall:
         types = self.handler.model.ir.output_types
         return [(shape, type.dtype.to_numpy()) for shape, type in zip(shapes, types, strict=True)]
 
-    def run(self, args: Sequence[Any], levels: Levels, split: int) -> tuple[Any, ...]:
+    def run(self, args: Sequence[object], levels: Levels, split: int) -> tuple[Any, ...]:
         """One call of the handler."""
         shapes = self.handler.output_shapes([array.shape for array in members(args, levels)])
         return self.handler.call(args, shapes, (), levels, split)
@@ -414,7 +416,7 @@ class _GraphCall:
         """A graph has fixed ranks."""
         return False
 
-    def batch(self, avals: Sequence[Any]) -> tuple[int, ...] | None:
+    def batch(self, avals: Sequence[object]) -> tuple[int, ...] | None:
         """None: nothing is promised of a graph."""
         return None
 
@@ -439,12 +441,12 @@ class _GraphCall:
             hint=f"record a backward for JAX in jax.numpy: f = einkorn.jax.op({name!r}); @f.backward",
         )
 
-    def gradients(self, inputs: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+    def gradients(self, inputs: Sequence[object], results: Sequence[object], grads: Sequence[object]) -> list[Any]:
         """Never called: see `check_differentiable`."""
         raise NotImplementedError
 
 
-def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
+def call(kernel: AnyKernel, args: Sequence[object], parameters: Mapping[str, object], out: object = None) -> Any:
     """A direct call of a kernel with JAX arrays among its arguments; when it returns, the results are there.
 
     Args:
@@ -502,10 +504,10 @@ class _JaxRunner:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+    def kernel(self, kernel: AnyKernel, args: Sequence[object], parameters: Mapping[str, object]) -> Any:
         return op_of(kernel)(*args, **parameters)
 
-    def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[Any]:
+    def graph(self, backward: BackwardGraph, args: Sequence[object]) -> Sequence[Any]:
         with _lock:
             callee = _graphs.get(backward)
             if callee is None:
@@ -527,19 +529,19 @@ def _nested(flat: Sequence[object], counts: Counts) -> list[Any]:
     return [next(rest) if count is None else [next(rest) for _ in range(count)] for count in counts]
 
 
-def _aval(value: Any) -> Any:
+def _aval(value: object) -> Any:
     """What a call depends on of an argument."""
     return (value.dtype, value.shape) if hasattr(value, "dtype") and hasattr(value, "shape") else (None, id(value))
 
 
-def _number(schema: OpSchema, k: int, value: Any, known: DType) -> Any:
+def _number(schema: OpSchema, k: int, value: object, known: DType) -> Any:
     """A number as an array without axes, of the dtype of the other operands."""
     argument = schema.inputs[k]
     dtype = argument.dtype if isinstance(argument.dtype, DType) else known
     return jax.numpy.asarray(weak_array(value, dtype, f"op '{schema.name}'", argument.name, user_place()))
 
 
-def _real(made: Specialisation, k: int, value: Any) -> Any:
+def _real(made: Specialisation, k: int, value: object) -> Any:
     """A number; a complex one only with complex operands.
 
     Raises:
@@ -550,7 +552,7 @@ def _real(made: Specialisation, k: int, value: Any) -> Any:
     return value
 
 
-def _kind(op: str, name: str, value: Any) -> ArgumentKind:
+def _kind(op: str, name: str, value: object) -> ArgumentKind:
     """Dtype and rank of an array."""
     if not isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct | jax.core.ShapedArray):
         hint = "make an array of it: jnp.array(x)" if isinstance(value, list | tuple) else None

@@ -33,16 +33,16 @@ class Callee(Protocol):
     def batching(self) -> Batching | None:
         """The user's rule for `jax.vmap`; None for the one of the primitive."""
 
-    def results(self, avals: Sequence[Any]) -> list[tuple[Shape, Any]]:
+    def results(self, avals: Sequence[object]) -> list[tuple[Shape, Any]]:
         """Shape and dtype of each result for operands of these shapes and dtypes."""
 
-    def run(self, args: Sequence[Any], levels: Levels, split: int) -> tuple[Any, ...]:
+    def run(self, args: Sequence[object], levels: Levels, split: int) -> tuple[Any, ...]:
         """The operations of one call in a trace, for all members of a batch; XLA may split it along so many axes."""
 
     def adds_axis(self, avals: Sequence[object]) -> bool:
         """Whether all tensors may get one axis more in front, and elements are computed as before."""
 
-    def batch(self, avals: Sequence[Any]) -> tuple[int, ...] | None:
+    def batch(self, avals: Sequence[object]) -> tuple[int, ...] | None:
         """How many axes of a batch of independent members each operand begins with; None where there is no batch."""
 
     def numbers(self) -> Sequence[bool]:
@@ -54,18 +54,18 @@ class Callee(Protocol):
     def check_differentiable(self) -> None:
         """Raises a GraphError, EK0881 or EK0888, where there is no backward."""
 
-    def gradients(self, inputs: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+    def gradients(self, inputs: Sequence[object], results: Sequence[object], grads: Sequence[object]) -> list[Any]:
         """A gradient for each operand, or None."""
 
 
-def varying_axes(value: Any) -> frozenset[Any]:
+def varying_axes(value: object) -> frozenset[Any]:
     """The mesh axes over which an array or an abstract value may differ between devices."""
     aval = value if isinstance(value, jax.core.ShapedArray) else jax.typeof(value)
     axes: frozenset[object] = aval.manual_axis_type.varying
     return axes
 
 
-def varying_alike(values: Sequence[Any], axes: frozenset[Any] = frozenset()) -> list[Any]:
+def varying_alike(values: Sequence[object], axes: frozenset[Any] = frozenset()) -> list[Any]:
     """The values, all varying over the same axes: those over which one of them varies, and `axes`."""
     own = [varying_axes(value) for value in values]
     wanted = axes.union(*own)

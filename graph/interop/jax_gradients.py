@@ -29,13 +29,13 @@ tangent_p.multiple_results = True
 class LinearMap(Protocol):
     """A linear function and its transpose; both depend on residuals. Equal ones are the same function."""
 
-    def outputs(self, residuals: Sequence[Any]) -> list[int]:
+    def outputs(self, residuals: Sequence[object]) -> list[int]:
         """The positions of those residuals whose types are the types of the results."""
 
     def forward(self, residuals: Sequence[object], tangents: Sequence[object]) -> list[Any]:
         """Tangents of results for tangents of operands."""
 
-    def transposed(self, residuals: Sequence[object], grads: Sequence[Any]) -> list[Any]:
+    def transposed(self, residuals: Sequence[object], grads: Sequence[object]) -> list[Any]:
         """Gradients of those operands that have tangents, for gradients of results."""
 
 
@@ -55,7 +55,7 @@ class OfCall:
     moving: tuple[int, ...]
     diagonal: bool
 
-    def outputs(self, residuals: Sequence[Any]) -> list[int]:
+    def outputs(self, residuals: Sequence[object]) -> list[int]:
         """The results that have a floating dtype."""
         return [k for k in range(self.count, len(residuals)) if is_inexact(residuals[k])]
 
@@ -72,7 +72,7 @@ class OfCall:
         if self.diagonal:
             return self._diagonal(residuals, tangents)
 
-        def backward(*grads: Any) -> list[Any]:
+        def backward(*grads: object) -> list[Any]:
             return self.transposed(residuals, grads)
 
         zeros = [jax.numpy.zeros_like(residuals[k]) for k in self.outputs(residuals)]
@@ -116,7 +116,7 @@ class OfCall:
         return varying_alike([gradient], varying_axes(value))[0]
 
 
-def _by_parts(backward: Callable[[Any], Any], output: Any, tangent: Any) -> Any:
+def _by_parts(backward: Callable[[Any], Any], output: object, tangent: object) -> Any:
     """The derivative of a result by one operand, both elementwise, times a tangent. A complex derivative is a real
     matrix of 2 by 2, which need not be its own transpose: the backward gives its rows."""
     if not _is_complex(output) and not _is_complex(tangent):
@@ -149,7 +149,7 @@ class Batched:
     batched: tuple[bool, ...]
     axis: Any
 
-    def outputs(self, residuals: Sequence[Any]) -> list[int]:
+    def outputs(self, residuals: Sequence[object]) -> list[int]:
         """As of one member; they have the axis, all of them."""
         return self.one.outputs(residuals)
 
@@ -157,11 +157,11 @@ class Batched:
         """Each member's."""
         return list(self._mapped(self.one.forward)(list(residuals), list(tangents)))
 
-    def transposed(self, residuals: Sequence[object], grads: Sequence[Any]) -> list[Any]:
+    def transposed(self, residuals: Sequence[object], grads: Sequence[object]) -> list[Any]:
         """Each member's."""
         return list(self._mapped(self.one.transposed)(list(residuals), list(grads)))
 
-    def _mapped(self, function: Any) -> Any:
+    def _mapped(self, function: object) -> Any:
         axes = [0 if is_batched else None for is_batched in self.batched]
         name = {"axis_name": self.axis} if isinstance(self.axis, str) else {}
         return jax.vmap(function, in_axes=(axes, 0), **name)
@@ -234,7 +234,7 @@ def _differentiated(primals: Sequence[object], tangents: Sequence[object], *, li
     return results, derivatives
 
 
-def _transposed(grads: Sequence[Any], *args: Any, linear: LinearMap, count: int) -> list[Any]:
+def _transposed(grads: Sequence[object], *args: object, linear: LinearMap, count: int) -> list[Any]:
     residuals = args[:count]
     if any(map(ad.is_undefined_primal, residuals)):
         raise NotImplementedError("einkorn_tangent is linear in its tangents alone")

@@ -155,14 +155,14 @@ class Handler:
         return results + [(args[number].shape, args[number].dtype) for number in changed]
 
     def _bound(
-        self, args: Sequence[Any], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape, split: int
+        self, args: Sequence[object], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape, split: int
     ) -> tuple[Any, ...]:
         results = tuple(self._results(args, shapes, changed, batch))
         aliases = tuple((number, len(shapes) + place) for place, number in enumerate(changed))
         return tuple(handler_p.bind(*args, name=self.name, results=results, aliases=aliases, split=split))
 
     def _by_callback(
-        self, args: Sequence[Any], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape
+        self, args: Sequence[object], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape
     ) -> tuple[Any, ...]:
         results = self._results(args, shapes, changed, batch)
         made = [jax.ShapeDtypeStruct(*each) for each in results]
@@ -170,7 +170,7 @@ class Handler:
         return tuple(jax.pure_callback(call, tuple(made), *args, vmap_method="sequential"))
 
     def _in_python(self, changed: Sequence[int], batch: Shape, results: Sequence[tuple[Shape, Any]]) -> Any:
-        def one(args: Sequence[Any]) -> tuple[Any, ...]:
+        def one(args: Sequence[object]) -> tuple[Any, ...]:
             arrays = [np.array(value, copy=True if number in changed else None) for number, value in enumerate(args)]
             try:
                 results = self.model.execute(*arrays)

@@ -27,7 +27,7 @@ call_p = Primitive("einkorn_call")
 call_p.multiple_results = True
 
 
-def call(callee: Callee, args: Sequence[Any]) -> tuple[Any, ...]:
+def call(callee: Callee, args: Sequence[object]) -> tuple[Any, ...]:
     """One call in a trace, with all rules."""
     return tuple(call_p.bind(*varying_alike(args), callee=callee, levels=()))
 
@@ -67,13 +67,13 @@ def _lowered(ctx: Any, *values: object, callee: Callee, levels: Levels) -> Any:
     fixed = all(isinstance(size, int) for aval in ctx.avals_in for size in aval.shape)
     split = _shared(callee, ctx.avals_in, levels).count if fixed and is_split(ctx) else 0
 
-    def run(*args: Any) -> tuple[Any, ...]:
+    def run(*args: object) -> tuple[Any, ...]:
         return callee.run(args, levels, split)
 
     return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 
 
-def _evaluated(*args: Any, **settings: object) -> Any:
+def _evaluated(*args: object, **settings: object) -> Any:
     return jax.jit(lambda *values: call_p.bind(*values, **settings))(*args)
 
 

@@ -51,7 +51,7 @@ class Operand:
 DLPACK_PLACES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda-managed", 14: "oneapi"}
 
 
-def operand_of(value: Any, op: str, argument: str) -> Operand:
+def operand_of(value: object, op: str, argument: str) -> Operand:
     """What an argument is.
 
     Raises:
@@ -97,7 +97,7 @@ def _dtype_of(value: Any, op: str, argument: str) -> DType:
         ) from None
 
 
-def _of_parts(dtype: Any, argument: str) -> str | None:
+def _of_parts(dtype: object, argument: str) -> str | None:
     """How complex numbers are passed: their parts on an axis of their own."""
     part = {"complex64": "float32", "complex128": "float64"}.get(str(dtype))
     if part is None:
@@ -119,14 +119,14 @@ def _by_dlpack(value: Any, op: str, argument: str) -> Operand:
     return Operand(value, buffer, library_of(value), buffer.dtype, buffer.shape, buffer.device)
 
 
-def library_of(value: Any) -> str:
+def library_of(value: object) -> str:
     """The name of the library that a tensor is of; for objects of a user's class, of the one that it derives from."""
     names = [base.__module__.partition(".")[0] for base in type(value).__mro__]
     first = next((name for name in names if name in LIBRARIES or name == "jaxlib"), names[0])
     return "jax" if first == "jaxlib" else first
 
 
-def _hint(value: Any) -> str | None:
+def _hint(value: object) -> str | None:
     if isinstance(value, list | tuple):
         return "make an array of it: np.array(x)"
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):

@@ -8,7 +8,6 @@ See also `cards` (how it is drawn).
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Any
 
 from ...dsl.diagnostics.cards import Card, CardTable, CodeBlock, Note, Part
 from ...dsl.diagnostics.errors import EinkornError, plural
@@ -27,7 +26,7 @@ from .specialise import AnyKernel, Specialisation, made_for
 
 
 @singledispatch
-def card_of(value: Any) -> Card:
+def card_of(value: object) -> Card:
     """The card of an object."""
     own = getattr(value, "card", None)
     made = own() if callable(own) else Card(type(value).__name__, repr(value))

@@ -106,7 +106,7 @@ class NumbaFunction:
     def __copy__(self) -> NumbaFunction:
         return self
 
-    def __deepcopy__(self, memo: Any) -> NumbaFunction:
+    def __deepcopy__(self, memo: object) -> NumbaFunction:
         return self
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ def _chosen(
         raise TypingError(str(error)) from error
 
 
-def _literal(schema: OpSchema, name: str, type: Any) -> Any:
+def _literal(schema: OpSchema, name: str, type: object) -> Any:
     """The value of a parameter; () where it is left out."""
     if type is None or isinstance(type, types.NoneType):
         return ()
@@ -156,7 +156,7 @@ def _literal(schema: OpSchema, name: str, type: Any) -> Any:
     )
 
 
-def _kind(schema: OpSchema, number: int, type: Any) -> Any:
+def _kind(schema: OpSchema, number: int, type: object) -> Any:
     """Dtype and rank of an argument, or a number where it is one."""
     argument = schema.inputs[number]
     type = types.unliteral(type)
@@ -170,7 +170,7 @@ def _kind(schema: OpSchema, number: int, type: Any) -> Any:
     return _kind_of_array(schema, argument.name, type)
 
 
-def _kind_of_array(schema: OpSchema, name: str, type: Any) -> tuple[DType, int]:
+def _kind_of_array(schema: OpSchema, name: str, type: object) -> tuple[DType, int]:
     if not isinstance(type, types.Array):
         raise TypingError(_wrong(schema, name, "takes an array or a number", type))
     if type.layout != "C" and type.ndim:
@@ -184,7 +184,7 @@ def _kind_of_array(schema: OpSchema, name: str, type: Any) -> tuple[DType, int]:
         raise TypingError(_wrong(schema, name, "takes an array of a dtype that kernels support", type)) from None
 
 
-def _wrong(schema: OpSchema, name: str, takes: str, type: Any) -> str:
+def _wrong(schema: OpSchema, name: str, takes: str, type: object) -> str:
     return f"op '{schema.name}': '{name}' {takes}, not {type}"
 
 
@@ -202,7 +202,7 @@ def _check_mutable(made: Specialisation, inputs: Sequence[Any]) -> None:
 
 
 def _by_sizes(
-    choices: Sequence[tuple[Specialisation, Bounds]], named: Sequence[str], inputs: Sequence[Any]
+    choices: Sequence[tuple[Specialisation, Bounds]], named: Sequence[str], inputs: Sequence[object]
 ) -> Callable[..., Any]:
     """The implementation: of a tuned kernel, the one that is chosen for the sizes of a call."""
     if len(choices) == 1:
@@ -221,7 +221,7 @@ def _by_sizes(
     return _written(made, named, lines, functions)
 
 
-def _implementation(made: Specialisation, named: Sequence[str], inputs: Sequence[Any]) -> Callable[..., Any]:
+def _implementation(made: Specialisation, named: Sequence[str], inputs: Sequence[object]) -> Callable[..., Any]:
     """A function in Python that numba compiles for the call."""
     arguments = _arguments_of(inputs, made)
     if not is_native(made):
@@ -255,7 +255,7 @@ def _by_python(made: Specialisation, named: Sequence[str], arguments: Sequence[t
     kinds = {f"ek_type{k}": _array_type(type) for k, type in enumerate(made.outputs)}
     schema = made.schema
 
-    def call(*values: Any) -> Any:
+    def call(*values: object) -> Any:
         names = [argument.name for argument in schema.inputs]
         try:
             results = run(made, [operand_of(v, schema.name, n) for v, n in zip(values, names, strict=True)])
@@ -294,7 +294,7 @@ def _written(
     return _defined(code, names)
 
 
-def _arguments_of(inputs: Sequence[Any], made: Specialisation) -> list[tuple[str, bool]]:
+def _arguments_of(inputs: Sequence[object], made: Specialisation) -> list[tuple[str, bool]]:
     """How each tensor is written in the function, and whether it is an array."""
     results = []
     for argument, type in zip(made.kernel.schema.inputs, inputs, strict=True):

@@ -36,7 +36,7 @@ def native_call(made: Specialisation, inputs: int, outputs: int, slots: int) -> 
     names = ["elements", *(f"t{k}" for k in range(inputs + outputs)), *(f"d{k}" for k in range(slots))]
     calls = foreign_calls(made)
 
-    def typed(_: Any, *arguments: Any) -> Any:
+    def typed(_: object, *arguments: object) -> Any:
         def written(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
             return _write_call(calls, context, builder, signature.args, values)
 
@@ -52,7 +52,7 @@ def refusal(made: Specialisation, sizes: int) -> Any:
     changed and shares memory with another, for a `KeptError`."""
     calls = foreign_calls(made)
 
-    def typed(_: Any, *arguments: Any) -> Any:
+    def typed(_: object, *arguments: object) -> Any:
         def written(context: Any, builder: Any, signature: Any, values: Sequence[object]) -> Any:
             _write_refusal(calls, context, builder, values)
             return context.get_dummy_value()
@@ -63,7 +63,7 @@ def refusal(made: Specialisation, sizes: int) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def overlap(_: Any, first: Any, second: Any) -> Any:
+def overlap(_: object, first: object, second: object) -> Any:
     """Whether two contiguous arrays share memory."""
 
     def written(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:

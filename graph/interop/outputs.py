@@ -41,7 +41,7 @@ def memory_of(op: str, out: Any) -> list[Operand | None]:
     return [None if value is None else _operand(op, name, value) for name, value in zip(names, given, strict=True)]
 
 
-def _operand(op: str, name: str, value: Any) -> Operand:
+def _operand(op: str, name: str, value: object) -> Operand:
     if not isinstance(value, bool | int | float | complex | np.generic):
         try:
             return operand_of(value, op, name)
@@ -144,7 +144,7 @@ def check_apart(
         raise
 
 
-def _storage(value: Any) -> Any:
+def _storage(value: object) -> Any:
     return value if isinstance(value, np.ndarray) else getattr(value, "_array", None)
 
 

@@ -54,7 +54,7 @@ class PythonUfunc:
     def __copy__(self) -> PythonUfunc:
         return self
 
-    def __deepcopy__(self, memo: Any) -> PythonUfunc:
+    def __deepcopy__(self, memo: object) -> PythonUfunc:
         return self
 
     def __call__(
@@ -124,15 +124,17 @@ class PythonUfunc:
         first = np.asarray(a)
         return self(first.reshape(first.shape + (1,) * np.ndim(b)), b, **options)
 
-    def reduce(self, array: object, axis: Any = 0, dtype: Any = None, out: Any = None, **options: object) -> Any:
+    def reduce(
+        self, array: object, axis: object = 0, dtype: object = None, out: object = None, **options: object
+    ) -> Any:
         """The elements along axes, one after the other."""
         return self._folded("reduce", (array,), dtype, out, axis=axis, **options)
 
-    def accumulate(self, array: object, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    def accumulate(self, array: object, axis: int = 0, dtype: object = None, out: object = None) -> Any:
         """As `reduce`, with all that comes on the way."""
         return self._folded("accumulate", (array,), dtype, out, axis=axis)
 
-    def reduceat(self, array: object, indices: object, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    def reduceat(self, array: object, indices: object, axis: int = 0, dtype: object = None, out: object = None) -> Any:
         """As `reduce`, of slices."""
         return self._folded("reduceat", (array, indices), dtype, out, axis=axis)
 

@@ -97,7 +97,7 @@ class Repeated:
             return results[0]._array if self.arrays else results[0]
         return tuple(each._array for each in results) if self.arrays else tuple(results)
 
-    def _operands(self, args: Sequence[Any]) -> list[Operand]:
+    def _operands(self, args: Sequence[object]) -> list[Operand]:
         names = [argument.name for argument in self.made.schema.inputs]
         return [operand_of(value, self.made.schema.name, name) for value, name in zip(args, names, strict=True)]
 
@@ -125,7 +125,7 @@ def _exact(number: bool | int | float, dtype: np.dtype[Any]) -> np.ndarray[Any, 
 _LIMITS = {2: (65504.0, 1 << 11), 4: (float(np.finfo(np.float32).max), 1 << 24), 8: (math.inf, 1 << 53)}
 
 
-def keep(table: dict[Any, Repeated], look: Any, made: Specialisation, args: Sequence[Any], kind: str) -> None:
+def keep(table: dict[Any, Repeated], look: object, made: Specialisation, args: Sequence[object], kind: str) -> None:
     """Keeps what a call was found to mean, where the short way serves it."""
     schema = made.schema
     if kind not in (NUMPY, BUFFER) or len(args) != len(schema.inputs) or schema.counts or made.late:

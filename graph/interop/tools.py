@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 
 @placed
-def compiled(kernel: AnyKernel, examples: Sequence[Any], checks: str | None, parameters: Mapping[str, Any]) -> Compiled:
+def compiled(
+    kernel: AnyKernel, examples: Sequence[object], checks: str | None, parameters: Mapping[str, object]
+) -> Compiled:
     """What `kernel.compile(...)` gives."""
     made, given = _made(kernel, examples, checks, parameters)
     _ = made.model
@@ -129,7 +131,7 @@ class Compiled(Rich):
     def __copy__(self) -> Compiled:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Compiled:
+    def __deepcopy__(self, memo: object) -> Compiled:
         return self
 
     def _check(self, other: Specialisation) -> Specialisation:
@@ -258,7 +260,7 @@ class Benchmark(Rich):
 
 @placed
 def benchmarked(
-    kernel: AnyKernel, args: Sequence[Any], peers: Mapping[str, Callable[..., object]], kwargs: Mapping[str, Any]
+    kernel: AnyKernel, args: Sequence[object], peers: Mapping[str, Callable[..., object]], kwargs: Mapping[str, object]
 ) -> Benchmark:
     """What `kernel.benchmark(...)` gives: rounds of calls, the functions in turns."""
     functions: dict[str, Callable[[], Any]] = {kernel.schema.name: partial(kernel, *args, **kwargs)}

@@ -212,7 +212,7 @@ def _first(space: TuningSpace, schema: OpSchema) -> dict[str, Any]:
     return {name: values[0] for name, values in space.values if name in required}
 
 
-def _check_names(schema: OpSchema, shapes: Mapping[str, Any], dtypes: Mapping[str, Any]) -> None:
+def _check_names(schema: OpSchema, shapes: Mapping[str, object], dtypes: Mapping[str, object]) -> None:
     inputs, variables = [a.name for a in schema.inputs], [name for name, _ in schema.typevars]
     missing = [a.name for a in schema.inputs if a.name not in shapes and a.form is not Form.SCALAR and a.dims]
     for what, given, known in (("input", shapes, inputs), ("type variable", dtypes, variables)):

@@ -65,7 +65,7 @@ class TuningBench:
         self.exact: list[Any] | None = None  # the results in float64
         self.allowed: list[float] = []  # how far results may be from them
 
-    def _placed(self, value: Any) -> Any:
+    def _placed(self, value: object) -> Any:
         if isinstance(value, list):
             return [self._placed(each) for each in value]
         host = self.subject.device.is_host
@@ -121,7 +121,7 @@ class TuningBench:
     def _host_inputs(self) -> list[Any]:
         return [each for value in self.subject.values for each in (value if isinstance(value, list) else [value])]
 
-    def _distance(self, number: int, got: Any) -> float:
+    def _distance(self, number: int, got: object) -> float:
         """How far results are from exact ones, or else from those of the default, in units in the last place."""
         wanted = self.wanted[number]
         if not DType.from_numpy(wanted.dtype).is_float():

@@ -119,7 +119,7 @@ def arena_code(kernel: PortableKernel, target: Target) -> bytes:
     return arena_library(kernel, target)
 
 
-def door_code(name: str, spec: DoorSpec, form: Any, target: Target) -> bytes:
+def door_code(name: str, spec: DoorSpec, form: object, target: Target) -> bytes:
     """The code of a door.
 
     Raises:

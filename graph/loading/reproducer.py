@@ -85,7 +85,7 @@ def _records(number: Any, kernels: Any) -> Records:
     return Records(classes, atoms)
 
 
-def _kernel(program: Any, shipped: bool) -> LoadedKernel:
+def _kernel(program: object, shipped: bool) -> LoadedKernel:
     portable = read_program(program)
     return LoadedKernel(portable.schema, "a reproducer", lambda: portable, shipped=shipped)
 

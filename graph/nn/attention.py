@@ -98,14 +98,14 @@ class Attention(Module[..., Any]):
             q, k = self.rope(q, start_pos), self.rope(k, start_pos)
         return F.transpose(q, 1, 2), F.transpose(k, 1, 2), F.transpose(v, 1, 2)
 
-    def attend(self, q: Any, k: Any, v: Any, mask: Any = None, causal: bool | None = None) -> Any:
+    def attend(self, q: object, k: object, v: object, mask: object = None, causal: bool | None = None) -> Any:
         """The result (batch, length, dim) of heads."""
         sees = self.causal if causal is None else causal
         result = F.attention(q, k, v, mask=mask, causal=sees, window=self.window, scale=self.scale)
         result = F.transpose(result, 1, 2)
         return self.o_proj(F.reshape(result, [result.shape[0], result.shape[1], self.num_heads * self.head_dim]))
 
-    def forward(self, x: Any, start_pos: Any = 0, mask: Any = None) -> Any:
+    def forward(self, x: object, start_pos: object = 0, mask: object = None) -> Any:
         """The attended tensor (batch, length, dim).
 
         Args:
@@ -115,7 +115,7 @@ class Attention(Module[..., Any]):
         """
         return self.attend(*self.heads(x, start_pos), mask)
 
-    def extended(self, x: Any, past: tuple[Any, Any], start_pos: Any) -> tuple[Any, tuple[Any, Any]]:
+    def extended(self, x: object, past: tuple[Any, Any], start_pos: object) -> tuple[Any, tuple[Any, Any]]:
         """The result for rows that come behind others, and the keys and values of all.
 
         Args:

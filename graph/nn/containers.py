@@ -55,7 +55,7 @@ class Sequential(ModuleList[Any]):
     def __init__(self, *modules: Module[..., Any]) -> None:
         super().__init__(modules)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """What the last module returns; x where there is none."""
         for module in self:
             x = module(x)
@@ -94,7 +94,7 @@ class MLP(Module[[Any], Any]):
         self.down_proj = Linear(hidden_dim, dim, split_in=split_hidden, **how)
         self.activation = F.silu if activation is None else activation
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """The transformed tensor."""
         if self.gate_proj is None:
             return self.down_proj(self.activation(self.up_proj(x)))

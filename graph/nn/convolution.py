@@ -56,7 +56,7 @@ class Conv2d(Module[[Any], Any]):
         self.weight: Any = drawn([results, channels // self.groups, rows, columns], inputs, dtype, device)
         self.bias: Any = drawn([results], inputs, dtype, device) if flag_of("bias", bias) else None
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """The filtered images."""
         return F.conv2d(
             x,

@@ -47,7 +47,7 @@ class MoEGate(Module[[Any], tuple[Any, Any]]):
         self.gate_score = Linear(dim, num_experts, bias=False, dtype=dtype, device=device)
         self.normalized = flag_of("normalized", normalized)
 
-    def forward(self, x: Any) -> tuple[Any, Any]:
+    def forward(self, x: object) -> tuple[Any, Any]:
         """The numbers of the chosen experts, the best first, and their shares; (..., num_experts_per_token) each."""
         shares, indices = F.top_k(F.softmax(self.gate_score(x), -1), self.num_experts_per_token, -1)
         if self.normalized:

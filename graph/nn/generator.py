@@ -152,7 +152,7 @@ class _Step(Module[..., Any]):
     def __init__(self, model: Module[..., Any]) -> None:
         self.model = model
 
-    def forward(self, *given: Any) -> Any:
+    def forward(self, *given: object) -> Any:
         tokens, pages, *batch = given
         return self.model(tokens, PagedCache(pages, *batch))
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CODE = "EK0472"
 
 
-def size_of(argument: str, value: Any) -> int:
+def size_of(argument: str, value: object) -> int:
     """A size of a layer.
 
     Raises:
@@ -203,7 +203,7 @@ class Linear(Encoded):
         """The size of the last axis after; of a layer that is split, on this rank."""
         return Dim(self.shape[0])
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """The transformed tensor (..., out_dim)."""
         if self.encoding is None:
             y = F.matmul(x, F.transpose(self.weight, 0, 1))
@@ -244,7 +244,7 @@ class Embedding(Encoded):
         """The length of a row."""
         return Dim(self.shape[1])
 
-    def forward(self, indices: Any) -> Any:
+    def forward(self, indices: object) -> Any:
         """The rows (..., dim)."""
         rows = F.gather(self.weight, indices, 0)
         return rows if self.encoding is None else F.dequantize(self.encoding, rows)

@@ -130,7 +130,7 @@ class Module(Generic[P, R]):
         self._replace(results, [], [])
 
     @placed
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+    def load_state_dict(self, state: Mapping[str, object], strict: bool = True) -> None:
         """Replaces each parameter by the array that `state` has under its qualified name.
 
         Args:
@@ -148,7 +148,7 @@ class Module(Generic[P, R]):
         left_over = [name for name in state if name not in set(names)] if strict else []
         self._replace({name: state[name] for name in names if name in state}, missing, left_over)
 
-    def _replace(self, state: Mapping[str, Any], missing: Sequence[str], left_over: Sequence[str]) -> None:
+    def _replace(self, state: Mapping[str, object], missing: Sequence[str], left_over: Sequence[str]) -> None:
         modules: dict[str, Module[..., Any]] = {"": self, **dict(self.descendants)}
         problems = [f"'{name}' is missing" for name in missing]
         taken = []
@@ -244,7 +244,7 @@ class CompiledModule(Generic[R]):
         return f"CompiledModule({self.model!r})"
 
 
-def _memory(value: Any) -> Any:
+def _memory(value: object) -> Any:
     return value.driver_tensor if isinstance(value, Tensor) else value
 
 
@@ -261,7 +261,7 @@ def _registry(module: Module[..., Any]) -> dict[str, Buffer]:
     return results
 
 
-def _checked(name: str, value: Any) -> Any:
+def _checked(name: str, value: object) -> Any:
     if not isinstance(value, Tensor | TensorValue):
         raise misused(f"parameter '{name}' becomes {type(value).__name__}", "f", "a Tensor", type(value).__name__)
     return value
@@ -269,10 +269,10 @@ def _checked(name: str, value: Any) -> Any:
 
 @overload
 @dataclass_transform()
-def module_dataclass(cls: C, /, *, repr: bool = ..., **kwargs: Any) -> C: ...
+def module_dataclass(cls: C, /, *, repr: bool = ..., **kwargs: object) -> C: ...
 @overload
 @dataclass_transform()
-def module_dataclass(cls: None = ..., /, *, repr: bool = ..., **kwargs: Any) -> Callable[[C], C]: ...
+def module_dataclass(cls: None = ..., /, *, repr: bool = ..., **kwargs: object) -> Callable[[C], C]: ...
 def module_dataclass(cls: Any = None, /, *, repr: bool = False, **kwargs: Any) -> Any:
     """Makes a class a dataclass and a module: its fields are parameters, children and settings.
 

@@ -38,7 +38,7 @@ class RMSNorm(Module[[Any], Any]):
         """The size of the last axis."""
         return Dim(self.weight.shape[0])
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """The normalised tensor."""
         return F.rms_norm(x, self.weight, self.eps)
 
@@ -65,7 +65,7 @@ class LayerNorm(Module[[Any], Any]):
         self.bias: Any = Tensor.zeros(sizes, dtype=dtype, device=device)
         self.eps = eps
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """The normalised tensor."""
         return F.layer_norm(x, self.weight, self.bias, self.eps)
 
@@ -95,6 +95,6 @@ class GroupNorm(Module[[Any], Any]):
         self.num_groups = size_of("num_groups", num_groups)
         self.eps = eps
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """The normalised tensor."""
         return F.group_norm(x, self.weight, self.bias, self.num_groups, self.eps)

@@ -35,6 +35,6 @@ class PagedCache:
         kv_cache_store(self.pages, key, value, *batch, layer=layer)
         return flash_attention_ragged(query, self.pages, *batch, layer=layer, window=window, scale=scale)
 
-    def last_rows(self, x: Any) -> Any:
+    def last_rows(self, x: object) -> Any:
         """Of (rows, numbers) the last row of each sequence."""
         return F.gather(x, self.last, 0)

@@ -84,14 +84,14 @@ class Recurrent(Module[..., Any]):
         results = [F.stack([last[k] for last in lasts], 0) for k in range(self.states)]
         return F.transpose(x, 0, 1) if self.batch_first else x, tuple(results) if self.states > 1 else results[0]
 
-    def step(self, projected: Any, states: list[Any], end: str) -> list[Any]:
+    def step(self, projected: object, states: list[Any], end: str) -> list[Any]:
         """The states after a step, the output first; `projected` is the input's part of all gates."""
         raise NotImplementedError
 
     def _zeros(self, x: Any) -> Any:
         return F.broadcast_to(F.constant(0, x.dtype, x.device), [x.shape[1], self.hidden_size])
 
-    def recurrent_part(self, state: Any, end: str) -> Any:
+    def recurrent_part(self, state: object, end: str) -> Any:
         """The part of all gates that a state makes."""
         result = F.matmul(state, F.transpose(getattr(self, f"weight_hh{end}"), 0, 1))
         return result + getattr(self, f"bias_hh{end}") if self.has_bias else result
@@ -134,7 +134,7 @@ class LSTM(Recurrent):
     gates = 4
     states = 2
 
-    def step(self, projected: Any, states: list[Any], end: str) -> list[Any]:
+    def step(self, projected: object, states: list[Any], end: str) -> list[Any]:
         """The states after a step."""
         gates = projected + self.recurrent_part(states[0], end)
         i, f, g, o = F.chunk(gates, 4, -1)
@@ -147,7 +147,7 @@ class GRU(Recurrent):
 
     gates = 3
 
-    def step(self, projected: Any, states: list[Any], end: str) -> list[Any]:
+    def step(self, projected: object, states: list[Any], end: str) -> list[Any]:
         """The state after a step."""
         r, z, n = F.chunk(projected, 3, -1)
         rh, zh, nh = F.chunk(self.recurrent_part(states[0], end), 3, -1)

@@ -217,7 +217,7 @@ class RotaryEmbedding(Module[..., Any]):
         return F.gather(self.weight, start, 0)
 
 
-def _place(start: Any) -> Any:
+def _place(start: object) -> Any:
     """A place that tensors can be added to."""
     if isinstance(start, str | Dim):
         return F.reshape(F.shape_to_tensor([Dim(start)]), [])

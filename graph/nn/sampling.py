@@ -100,17 +100,17 @@ def _ends(tokens: Sequence[int], end: int | str | tuple[int, ...], decode: Calla
     return within in (text if isinstance(text, bytes) else str(text).encode())
 
 
-def _is_token(value: Any) -> bool:
+def _is_token(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def sample(
-    logits: Any,
+    logits: object,
     params: SamplingParams | Sequence[SamplingParams],
     step: int | Sequence[int],
     *,
     history: Sequence[Sequence[int]] | None = None,
-    mask: Any = None,
+    mask: object = None,
 ) -> tuple[Tensor, Tensor]:
     """The next token of each sequence, and the logarithm of its likelihood.
 
@@ -159,7 +159,7 @@ def sample(
     )
 
 
-def integers(argument: str, values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+def integers(argument: str, values: object) -> np.ndarray[Any, np.dtype[np.int64]]:
     """A row of int64.
 
     Raises:

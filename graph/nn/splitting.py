@@ -78,7 +78,7 @@ def share(argument: str, size: int, group: RankGroup | None) -> int:
     return size // count
 
 
-def summed(value: Any, group: RankGroup | None) -> Any:
+def summed(value: object, group: RankGroup | None) -> Any:
     """The sum of what all ranks have computed, in the order of ranks.
 
     Raises:

@@ -34,7 +34,7 @@ def tensor_of(value: Any) -> tuple[Tensor, QuantizationEncoding | None]:
     return Tensor.from_dlpack(value), encoding
 
 
-def _is_weight_data(value: Any) -> bool:
+def _is_weight_data(value: object) -> bool:
     return type(value).__name__ == "WeightData"
 
 
@@ -60,7 +60,7 @@ def refuse(module: str, problems: Iterable[str], names: Iterable[str], left_over
 
 
 def misused(
-    message: str, argument: str, expected: str, got: Any, hint: str | None = None, code: str = "EK0472"
+    message: str, argument: str, expected: str, got: object, hint: str | None = None, code: str = "EK0472"
 ) -> EinkornError:
     """The error of a module that is used incorrectly."""
     return GraphError(

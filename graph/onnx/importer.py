@@ -62,7 +62,7 @@ def _import(
     read: ReadModel,
     name: str | None,
     shapes: Mapping[str, Sequence[int | str | Dim]],
-    constants: Mapping[str, Any],
+    constants: Mapping[str, object],
     device: DeviceRef | Device | None,
 ) -> Graph:
     target = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)

@@ -77,7 +77,7 @@ class KnownTensor:
         return ops.cast(ops.reshape(flat, self.array.shape), self.dtype)
 
 
-def known(array: Any, dtype: DType) -> KnownTensor:
+def known(array: object, dtype: DType) -> KnownTensor:
     """A `KnownTensor` of this dtype; objects that are all numbers become numbers."""
     found = np.asarray(array)
     if found.dtype == object:

@@ -125,6 +125,6 @@ def find_row(domain: str, op_type: str, version: int) -> OpTypeRow | None:
     return fitting[-1] if fitting else None
 
 
-def as_numbers(value: Any) -> Array:
+def as_numbers(value: object) -> Array:
     """An attribute of several numbers as an array."""
     return value if isinstance(value, np.ndarray) else np.asarray(value)

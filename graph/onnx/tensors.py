@@ -115,7 +115,7 @@ def _unpacked(tensor: Any, shape: tuple[int, ...], raw: bytes | memoryview, what
     return _by_onnx(onnx.TensorProto(data_type=tensor.data_type, dims=shape, raw_data=bytes(raw)), what)
 
 
-def _by_onnx(tensor: Any, what: str) -> np.ndarray[Any, Any]:
+def _by_onnx(tensor: object, what: str) -> np.ndarray[Any, Any]:
     try:
         array: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
     except Exception as error:  # a number beyond its type, for example

@@ -132,7 +132,7 @@ def _pages(name: str, pages: BufferValue, layer: int) -> Any:
     return _checked(name, buffer_of(name, "pages", pages), layer)
 
 
-def _checked(name: str, target: BufferValue | TensorValue, layer: Any) -> Any:
+def _checked(name: str, target: BufferValue | TensorValue, layer: object) -> Any:
     """Pages of an op, which are a buffer or a tensor, and have the layer."""
     check_kind(name, "pages", target, "pages")
     _check_rank(name, "pages", target, 5)

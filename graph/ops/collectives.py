@@ -75,7 +75,7 @@ def mesh_in(given: object) -> Mesh | None:
 
 
 def over_mesh(
-    name: str, value: TensorValue, group: RankGroup, option: str, out: TensorType, **parameters: Any
+    name: str, value: TensorValue, group: RankGroup, option: str, out: TensorType, **parameters: object
 ) -> TensorValue:
     """Stages a collective of one tensor. One that lies on another device goes to the host and back."""
     kernel = name.partition(".")[0]
@@ -86,7 +86,7 @@ def over_mesh(
 
 
 def staged(
-    kernel: str, inputs: Sequence[TensorValue], group: RankGroup, option: str, out: TensorType, **parameters: Any
+    kernel: str, inputs: Sequence[TensorValue], group: RankGroup, option: str, out: TensorType, **parameters: object
 ) -> TensorValue:
     """Stages the kernel of a collective, whose inputs and output lie on the host.
 

@@ -316,7 +316,7 @@ def _copy(value: TensorValue) -> TensorValue:
     return builtin("control_flow", "copy", [value], {}, [value.type])[0]
 
 
-def _listed(results: Any) -> list[Any]:
+def _listed(results: object) -> list[Any]:
     if results is None:
         return []
     return list(results) if isinstance(results, list | tuple | Iterator) else [results]
@@ -379,7 +379,7 @@ def _types(out_types: object) -> list[TensorType]:
 # *** what the functions have to keep ***
 
 
-def _check_function(argument: str, function: Any) -> None:
+def _check_function(argument: str, function: object) -> None:
     if not callable(function):
         hint = "wrap it: lambda: x" if isinstance(function, Value) else None
         wrong(argument, function, "a function", hint=hint)

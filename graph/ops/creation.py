@@ -124,9 +124,9 @@ def arange(
 
 def _range(
     name: str,
-    start: Any,
-    stop: Any,
-    step: Any,
+    start: object,
+    stop: object,
+    step: object,
     out_dim: DimLike | None,
     dtype: DType | None,
     device: DeviceRef | Device | None,
@@ -154,7 +154,7 @@ def _range(
     return builtin(_FAMILY, "range", [scalars[0], scalars[2]], {"dtype": kind}, [TensorType(kind, [size], place)])[0]
 
 
-def _number(name: str, argument: str, value: Any) -> _Number:
+def _number(name: str, argument: str, value: object) -> _Number:
     """What bounds a range: a tensor of rank 0, a dim, or a plain number."""
     if hasattr(value, "__tensorvalue__") or isinstance(value, TensorValue):
         bound = tensor(name, argument, value)
@@ -280,7 +280,7 @@ def ones_like(x: TensorValueLike, dtype: DType | None = None) -> TensorValue:
 def _full(
     name: str,
     shape: Iterable[int | str | Dim] | Shape,
-    value: Any,
+    value: object,
     dtype: DType | None,
     device: DeviceRef | Device | None,
 ) -> TensorValue:

@@ -167,7 +167,7 @@ def _operands(
     return [operands[k] for k in range(len(values))]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, StaticDim) or (is_weak(value) and getattr(value, "ndim", 0) == 0)
 
 
@@ -239,7 +239,7 @@ def _check_buffers(name: str, schema: OpSchema, values: list[object]) -> None:
         fail(name, text, code="EK0460", argument="values", expected="BufferValue", hint=hint)
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return "a tensor" if isinstance(value, TensorValue) else f"a {type(value).__name__}"
 
 

@@ -214,11 +214,11 @@ def _is_number(bound: Bound, number: int) -> bool:
     return isinstance(bound, int) and bound == number
 
 
-def _is_named_slice(item: Any) -> bool:
+def _is_named_slice(item: object) -> bool:
     return isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)
 
 
-def _is_sized(item: slice, size: Any) -> bool:
+def _is_sized(item: slice, size: object) -> bool:
     """Whether the slice of x[(slice(i, j), 2)] is one by tensors, next to its size."""
     return isinstance(size, int | Dim) and any(isinstance(bound, Value) for bound in (item.start, item.stop))
 
@@ -243,7 +243,7 @@ def _without_ellipsis(items: list[object], rank: int) -> list[Any]:
     return [*items[:split_at], *[slice(None)] * (rank - named), *items[split_at + 1 :]]
 
 
-def _bound(item: Any, axis: int, value: Value) -> Bound:
+def _bound(item: object, axis: int, value: Value) -> Bound:
     if isinstance(item, Dim) and not isinstance(item, StaticDim):
         return item
     if isinstance(item, TensorValue):

@@ -6,8 +6,6 @@ float32. A plain number serves as a weight of all elements.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..arguments import axis_of, flag_of, in_short, int_of, number_of, wrong
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim
@@ -184,7 +182,7 @@ def _known(value: TensorValue) -> bool:
     return all(isinstance(dim, StaticDim) for dim in value.shape)
 
 
-def _epsilon(argument: str, value: Any) -> float:
+def _epsilon(argument: str, value: object) -> float:
     number = number_of(argument, value, wanted="a positive number")
     return number if number > 0 else wrong(argument, value, "a positive number")
 

@@ -105,7 +105,7 @@ def tensors(name: str, dtype: DType | None = None, **operands: TensorValueLike) 
     return result
 
 
-def _sized(name: str, value: Any, device: DeviceRef) -> Any:
+def _sized(name: str, value: object, device: DeviceRef) -> Any:
     """Dims and shapes as tensors; everything else as it is."""
     return size_value(name, value, device) if isinstance(value, Dim | Shape) else value
 
@@ -214,11 +214,11 @@ def check_kind(name: str, argument: str, value: Value, kind: str) -> None:
     )
 
 
-def _converted(value: Any) -> Any:
+def _converted(value: object) -> Any:
     return value.__tensorvalue__() if hasattr(value, "__tensorvalue__") else value
 
 
-def _weak(value: Any) -> bool:
+def _weak(value: object) -> bool:
     return isinstance(value, StaticDim) or is_weak(value)
 
 
@@ -434,7 +434,7 @@ def permuted(value: TensorValue, order: Sequence[int]) -> TensorValue:
     return builtin("movement", "permute", [value], {"order": tuple(order)}, [out])[0]
 
 
-def buffer_of(name: str, argument: str, value: Any) -> BufferValue:
+def buffer_of(name: str, argument: str, value: object) -> BufferValue:
     """A value that has to be a buffer of the current graph."""
     if not isinstance(value, BufferValue):
         fail(
@@ -453,7 +453,7 @@ def buffer_of(name: str, argument: str, value: Any) -> BufferValue:
     return value
 
 
-def window_of(name: str, window: Any) -> int:
+def window_of(name: str, window: object) -> int:
     """A window as a number; 0 for none."""
     if window is None:
         return 0
@@ -464,7 +464,7 @@ def window_of(name: str, window: Any) -> int:
     return min(size, MAX_WINDOW)
 
 
-def scale_of(name: str, scale: Any, q: TensorValue) -> float:
+def scale_of(name: str, scale: object, q: TensorValue) -> float:
     """What scores are multiplied by."""
     if scale is not None:
         if (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...dsl.diagnostics.errors import did_you_mean
 from .stage import OPS
@@ -54,7 +54,7 @@ def no_op(name: str) -> NoReturn:
     raise AttributeError(f"einkorn.graph.ops has no op '{name}'" + (f": {hint}" if hint else ""), name=name)
 
 
-def no_method(value: Any, name: str) -> NoReturn:
+def no_method(value: object, name: str) -> NoReturn:
     """Raises the AttributeError of a name that a tensor of a graph does not have."""
     text = f"'{type(value).__name__}' object has no attribute '{name}'"
     known = name if name in OPS else RENAMED.get(name)

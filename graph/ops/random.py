@@ -191,7 +191,7 @@ def seeded(seed: int) -> Iterator[None]:
 # *** parts ***
 
 
-def _seed_of(value: Any) -> int:
+def _seed_of(value: object) -> int:
     number = int_of("value", value)
     if not -(1 << 63) <= number < 1 << 64:
         wrong("value", value, "an int of 64 bits")

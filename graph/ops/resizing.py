@@ -181,13 +181,13 @@ def _mode(given: Any, numbered: Sequence[str]) -> Any:
     return numbered[given] if known else given
 
 
-def _number(argument: str, value: Any) -> float:
+def _number(argument: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         wrong(argument, value, "a number")
     return number_of(argument, value)
 
 
-def _numbers(argument: str, value: Any, count: int) -> list[float]:
+def _numbers(argument: str, value: object, count: int) -> list[float]:
     numbers = [_number(f"{argument}[{k}]", each) for k, each in enumerate(list_of(argument, value, "numbers"))]
     if len(numbers) != count:
         wrong(argument, numbers, f"{count} numbers")

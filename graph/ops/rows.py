@@ -211,7 +211,7 @@ def _row(
         called = (family or function.__module__.rpartition(".")[2], kernel or name)
 
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> TensorValue:
+        def call(*args: object, **kwargs: object) -> TensorValue:
             function(*args, **kwargs)  # refuses what the signature does not take, in Python's own words
             given = dict(zip(names, args, strict=False))
             if len(args) < len(names):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import Any
 
 from ...dsl.types.dtype import DType
 from ..arguments import choice_of, flag_of, number_of, wrong
@@ -229,7 +228,7 @@ def _expect(name: str, argument: str, value: TensorValue, wanted: list[Dim]) -> 
     )
 
 
-def _number(argument: str, value: Any) -> float:
+def _number(argument: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         wrong(argument, value, "a number")
     return number_of(argument, value)

@@ -113,7 +113,7 @@ def declared(row: BuiltinOp, method: str | None, operator: str | None) -> Callab
 
     @without_internals
     @functools.wraps(function)
-    def staged(*args: Any, **kwargs: Any) -> Any:
+    def staged(*args: object, **kwargs: object) -> Any:
         outside = OUTSIDE.get_if_loaded()
         if outside is not None and active_graph() is None:
             found = outside(name, args, kwargs)

@@ -88,7 +88,7 @@ def numbers_of(argument: str, value: Any, count: int, least: int) -> tuple[int, 
     return numbers
 
 
-def padding_of(argument: str, value: Any, axes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def padding_of(argument: str, value: object, axes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What is added before and after each axis: one number, one for each axis, or two for each.
 
     Raises:
@@ -106,7 +106,7 @@ def padding_of(argument: str, value: Any, axes: int) -> tuple[tuple[int, ...], t
     return numbers, numbers
 
 
-def member_of(argument: str, value: Any, kind: type[E], allowed: Iterable[E] | None = None) -> E:
+def member_of(argument: str, value: object, kind: type[E], allowed: Iterable[E] | None = None) -> E:
     """A member of an enumeration; its value serves, too.
 
     Raises:

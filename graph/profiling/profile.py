@@ -279,7 +279,7 @@ class Tracing:
         self.profile = profile
         self.lock = fork_lock()
 
-    def run(self, call: Caller, inputs: Sequence[Any]) -> list[Buffer]:
+    def run(self, call: Caller, inputs: Sequence[object]) -> list[Buffer]:
         """A call of the traced code, in the place of `call`."""
         with self.lock:
             traced = self.caller
@@ -291,7 +291,7 @@ class Tracing:
             with counting(memory, traced, self.profile.counted):
                 return self._timed(traced, inputs)
 
-    def _timed(self, traced: TracedCaller, inputs: Sequence[Any]) -> list[Buffer]:
+    def _timed(self, traced: TracedCaller, inputs: Sequence[object]) -> list[Buffer]:
         start = time.perf_counter_ns()
         try:
             return traced.run(inputs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, shown_value
@@ -205,7 +205,7 @@ ENCODINGS: Final[Mapping[QuantizationEncoding, Encoding]] = {
 GGUF_ENCODINGS: Final = {row.gguf: encoding for encoding, row in ENCODINGS.items() if row.gguf is not None}
 
 
-def encoding_of(argument: str, value: Any, code: str = CODE) -> QuantizationEncoding:
+def encoding_of(argument: str, value: object, code: str = CODE) -> QuantizationEncoding:
     """An encoding, also by its name.
 
     Raises:
@@ -232,5 +232,5 @@ def decoded_type(encoding: QuantizationEncoding, shape: tuple[int, ...]) -> tupl
     return DType.float32, (*shape[:-1], shape[-1] // block.block_size * block.elements_per_block)
 
 
-def _refuse(message: str, argument: str, expected: str, got: Any, code: str = CODE) -> NoReturn:
+def _refuse(message: str, argument: str, expected: str, got: object, code: str = CODE) -> NoReturn:
     raise GraphError(message, code=code, place=user_place(), argument=argument, expected=expected, got=shown_value(got))

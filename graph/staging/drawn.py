@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Protocol
+from typing import Protocol
 
 from ...dsl.diagnostics.extension_points import ExtensionPoint
 
@@ -15,10 +15,10 @@ from ...dsl.diagnostics.extension_points import ExtensionPoint
 class Drawing(Protocol):
     """What draws graphs."""
 
-    def code(self, graph: Any, stage: str, target: str) -> str: ...
-    def to_dot(self, graph: Any) -> str: ...
+    def code(self, graph: object, stage: str, target: str) -> str: ...
+    def to_dot(self, graph: object) -> str: ...
     def to_html(
-        self, graph: Any, path: str | PathLike[str] | None, *, sizes: Mapping[str, int] | None, profile: object
+        self, graph: object, path: str | PathLike[str] | None, *, sizes: Mapping[str, int] | None, profile: object
     ) -> str: ...
 
 

@@ -164,7 +164,7 @@ class Graph(DrawnGraph, Rich):
     def _open(self, library: KernelLibrary | Library | None) -> KernelSource:
         return open_kernels(self._extensions, library)
 
-    def _trace(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _trace(self, forward: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
         self._names = parameters_of(forward)[: len(self._inputs)]
         with self:
             result = forward(*self._inputs, *args, **kwargs)
@@ -247,7 +247,7 @@ class Graph(DrawnGraph, Rich):
             wrong("names", given, f"{len(self._inputs)} names, each once")
         self._names = tuple(given)
 
-    def output(self, *outputs: Any) -> None:
+    def output(self, *outputs: object) -> None:
         """Sets the outputs and finishes the graph. Numbers and arrays become constants. A graph that changes a buffer
         may have no outputs.
 
@@ -266,7 +266,7 @@ class Graph(DrawnGraph, Rich):
         ir = without(GraphIR(self.name, self._input_types, *parts, names=self._names), self.unused)
         self._ir = hoist_sizes(ir, self.kernels.builtin("control_flow", "copy")) if self._steps else ir
 
-    def _output_number(self, position: int, value: Any, place: Place | None) -> int:
+    def _output_number(self, position: int, value: object, place: Place | None) -> int:
         if isinstance(value, TensorValue):
             self.check_value("output", str(position), value, place)
             if isinstance(self.maker(value.number), Loop):  # what a loop gives lies where its last round left it
@@ -585,7 +585,7 @@ class Graph(DrawnGraph, Rich):
             )
 
 
-def _hint_for_output(value: Any) -> str | None:
+def _hint_for_output(value: object) -> str | None:
     """What to give back in the place of something that is not a tensor."""
     if isinstance(value, BufferValue):
         return "return its contents: ops.buffer_load(x)"

@@ -20,7 +20,7 @@ def refuse(message: str, *, code: str, **details: Any) -> NoReturn:
     raise GraphError(message, code=code, place=user_place(), **details)
 
 
-def input_types_of(graph: str, types: Any) -> tuple[ShapedType, ...]:
+def input_types_of(graph: str, types: object) -> tuple[ShapedType, ...]:
     """What `input_types` lists.
 
     Raises:
@@ -59,7 +59,7 @@ def _check_names_follow(graph: str, types: Sequence[ShapedType]) -> None:
         )
 
 
-def _check_input_type(graph: str, position: int, type: Any) -> None:
+def _check_input_type(graph: str, position: int, type: object) -> None:
     if not isinstance(type, ShapedType):
         refuse(
             f"graph {graph!r}: input type {position} is not a TensorType but {_name_of(type)}",
@@ -71,11 +71,11 @@ def _check_input_type(graph: str, position: int, type: Any) -> None:
         )
 
 
-def _name_of(value: Any) -> str:
+def _name_of(value: object) -> str:
     return value.__name__ if isinstance(value, type) else type(value).__name__
 
 
-def output_types_of(types: Any) -> list[ShapedType]:
+def output_types_of(types: object) -> list[ShapedType]:
     """What `output_types` lists.
 
     Raises:

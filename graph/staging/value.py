@@ -165,7 +165,7 @@ class TensorValue(Value):
     def __contains__(self, item: object) -> NoReturn:
         _unanswerable("cannot be searched with 'in'", "use == and a reduction")
 
-    def __array__(self, *args: Any, **keywords: Any) -> NoReturn:
+    def __array__(self, *args: object, **keywords: object) -> NoReturn:
         _unanswerable("cannot become a NumPy array", "use the functions of ops, or run the graph")
 
     # --- what `ops` adds: a row says its method and its operator; here they are declared for type checkers ---

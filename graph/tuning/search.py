@@ -39,7 +39,7 @@ Show = Callable[[int, int], None]  # how many candidates are done, of how many
 def search(
     loaded: LoadedKernel,
     space: TuningSpace,
-    kinds: Sequence[Any],
+    kinds: Sequence[object],
     values: Sequence[object],
     parameters: Mapping[str, object],
     device: Device,

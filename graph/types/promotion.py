@@ -91,12 +91,12 @@ def promote(dtypes: Iterable[DType], op: str, place: Place | None = None) -> DTy
     return picked
 
 
-def is_weak(value: Any) -> bool:
+def is_weak(value: object) -> bool:
     """Whether this is a number or array that takes the dtype of the tensors it is combined with."""
     return isinstance(value, bool | int | float | complex | np.generic | np.ndarray) or hasattr(value, "__dlpack__")
 
 
-def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | None = None) -> np.ndarray[Any, Any]:
+def weak_array(value: object, dtype: DType, op: str, argument: str, place: Place | None = None) -> np.ndarray[Any, Any]:
     """A weak value as an array of `dtype`.
 
     Raises:
@@ -215,7 +215,7 @@ def _inside(wide: np.ndarray[Any, Any], low: int, high: int) -> np.ndarray[Any, 
     return inside
 
 
-def literal_array(value: Any, dtype: DType | None, op: str, place: Place | None = None) -> np.ndarray[Any, Any]:
+def literal_array(value: object, dtype: DType | None, op: str, place: Place | None = None) -> np.ndarray[Any, Any]:
     """The array that a literal stands for, contiguous and a copy.
 
     Without `dtype`, arrays keep theirs; Python's bools become bool, ints int64, floats float32, complex numbers

@@ -65,7 +65,7 @@ class ShapedType(Type):
         """A tensor of the same shape and device with another dtype."""
         return TensorType(dtype, self.shape, self.device)
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, ShapedType)
             and type(self) is type(other)

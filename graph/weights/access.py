@@ -135,7 +135,7 @@ class WeightData:
         with np.errstate(all="ignore"):
             return WeightData.from_numpy(rounded(_buffer(self.data).to_numpy(), dtype), self.name)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return _buffer(self.data).__array__(dtype, copy)
 
     def __dlpack__(self, **keywords: Any) -> Any:

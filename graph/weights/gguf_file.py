@@ -318,7 +318,7 @@ class GGUFFile:
                     )
                 reached, before = entry.stop, name
 
-    def fail(self, field: str, expected: str, got: Any) -> NoReturn:
+    def fail(self, field: str, expected: str, got: object) -> NoReturn:
         """Raises the error of a field of the file."""
         raise GraphError(
             f"the file of weights '{self.path}' is malformed: {field}: expected {expected}, got {got}",

@@ -62,7 +62,7 @@ def write_gguf(
             file.write(bytes(-array.nbytes % ALIGNMENT))
 
 
-def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
+def _array(name: str, value: object) -> np.ndarray[Any, Any]:
     array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else Buffer.from_dlpack(value).to_numpy()
     if array.ndim > MOST_AXES:
         _fail(f"tensor '{name}'", f"at most {MOST_AXES} axes", array.ndim)
@@ -92,7 +92,7 @@ def _text(text: str) -> bytes:
     return struct.pack("<Q", len(data)) + data
 
 
-def _value(field: str, value: Any) -> bytes:
+def _value(field: str, value: object) -> bytes:
     """The number of a value's type, and the value."""
     if isinstance(value, str):
         return struct.pack("<I", TEXT) + _text(value)
@@ -120,7 +120,7 @@ def _texts(field: str, values: Any) -> bytes:
     return struct.pack("<IIQ", ARRAY, TEXT, len(values)) + b"".join(map(_text, values))
 
 
-def _fail(field: str, expected: str, got: Any) -> NoReturn:
+def _fail(field: str, expected: str, got: object) -> NoReturn:
     raise GraphError(
         f"no GGUF file can be written: {field}: expected {expected}, got {got}",
         code=CODE,

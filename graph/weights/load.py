@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...dsl.diagnostics.errors import GraphError, brief
 from ...dsl.diagnostics.json_reading import Misread, field, of_fields, read_json, text
@@ -107,7 +107,7 @@ def _weight_map(path: str) -> dict[str, str]:
         _fail(path, f"is an index that cannot be read: {brief(str(error), 200)}")
 
 
-def _names(data: Any) -> dict[str, str]:
+def _names(data: object) -> dict[str, str]:
     fields = of_fields(data, (), data if type(data) is dict else ())
     return {name: field(fields, name, text) for name in fields}
 

@@ -147,7 +147,7 @@ class SafetensorFile:
         )
 
 
-def _metadata(data: Any) -> dict[str, str]:
+def _metadata(data: object) -> dict[str, str]:
     fields = of_fields(data, (), data if type(data) is dict else ())
     return {name: field(fields, name, text) for name in fields}
 

@@ -25,7 +25,7 @@ from ..values.index import BodyIndex
 from .declarations import as_declared
 
 
-def check_number(call: Point, name: str, operand: Any, key: str) -> None:
+def check_number(call: Point, name: str, operand: object, key: str) -> None:
     """Refuses an argument that is neither a number nor a run-time value."""
     if (isinstance(operand, Value) and isinstance(operand.type, SIMDType)) or is_comptime_number(operand):
         return

@@ -40,7 +40,7 @@ _HOLD = {
 }
 
 
-def as_declared(here: Point, annotation: s.Expr, value: Any, home: Frame, what: str) -> Any:
+def as_declared(here: Point, annotation: s.Expr, value: object, home: Frame, what: str) -> Any:
     """`value` as the annotation wants it; `home` is where the annotation's names are known.
 
     A type variable that is not known yet takes the dtype of the value: `home.typevars` has it from then on.
@@ -75,7 +75,7 @@ def as_declared(here: Point, annotation: s.Expr, value: Any, home: Frame, what: 
     return value
 
 
-def fits(here: Point, annotation: s.Expr, value: Any, home: Frame) -> bool:
+def fits(here: Point, annotation: s.Expr, value: object, home: Frame) -> bool:
     """Whether a value is what an annotation says; a compile-time number fits the types that hold it."""
     match annotation:
         case s.Kind():
@@ -112,7 +112,7 @@ def fits(here: Point, annotation: s.Expr, value: Any, home: Frame) -> bool:
     return weak_kind(value) is not None or (isinstance(value, Value) and value.type == type_)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a number or a vector, or the index of one axis."""
     if isinstance(value, BodyIndex):
         return len(value.dims) == 1
@@ -159,11 +159,11 @@ def spelled(annotation: s.Expr) -> str:
     return str(getattr(annotation, "name", "a type"))
 
 
-def _items(value: Any) -> tuple[Any, ...]:
+def _items(value: object) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else value.dims if isinstance(value, BodyIndex) else ()
 
 
-def _tuple_of(here: Point, annotation: s.TupleOf, value: Any, home: Frame, what: str) -> Any:
+def _tuple_of(here: Point, annotation: s.TupleOf, value: object, home: Frame, what: str) -> Any:
     """A tuple whose parts are as their annotations say; the index of a `foreach` stays what it is."""
     length = len(_items(value))
     wanted = length if annotation.repeated else len(annotation.items)
@@ -179,7 +179,7 @@ def _tuple_of(here: Point, annotation: s.TupleOf, value: Any, home: Frame, what:
     )
 
 
-def of_python_type(here: Point, annotation: s.Expr, value: Any, home: Frame, what: str) -> bool:
+def of_python_type(here: Point, annotation: s.Expr, value: object, home: Frame, what: str) -> bool:
     """Whether a field is declared as one of Python's own types; refuses a value that is none of that type."""
     entry = home.program.globals[annotation.index] if isinstance(annotation, s.Global) else None
     if entry is None or entry.kind != "stub" or entry.value not in PYTHON_TYPES:
@@ -193,7 +193,7 @@ def of_python_type(here: Point, annotation: s.Expr, value: Any, home: Frame, wha
     return True
 
 
-def _of_typevar(here: Point, name: str, value: Any, home: Frame, what: str) -> Any:
+def _of_typevar(here: Point, name: str, value: object, home: Frame, what: str) -> Any:
     if not (is_comptime_number(value) or (isinstance(value, Value) and isinstance(value.type, SIMDType))):
         return value
     dtype = home.typevars[name]
@@ -208,7 +208,7 @@ def _is_marker(annotation: s.Expr, home: Frame, name: str) -> bool:
     return entry is not None and entry.kind == "marker" and entry.value == name
 
 
-def _pointer(here: Point, annotation: s.Subscript, value: Any, home: Frame, what: str) -> Value:
+def _pointer(here: Point, annotation: s.Subscript, value: object, home: Frame, what: str) -> Value:
     """`Pointer[T]`: a pointer to elements of that dtype, whether or not it may be written through."""
     if not isinstance(value, Value) or not isinstance(value.type, PointerType):
         text = f"{what} a pointer, not {describe(value)}"
@@ -227,7 +227,7 @@ def _is_tuple(annotation: s.Expr, home: Frame) -> bool:
     return entry.kind == "stub" and entry.value == "tuple"
 
 
-def _tuple(here: Point, annotation: s.Expr, value: Any, home: Frame, what: str) -> Any:
+def _tuple(here: Point, annotation: s.Expr, value: object, home: Frame, what: str) -> Any:
     assert isinstance(annotation, s.Subscript)
     index = annotation.index
     wanted = index.items if isinstance(index, s.Tuple) else (index,)

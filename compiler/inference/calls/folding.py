@@ -41,7 +41,7 @@ UNKNOWN = object()
 FOLDING_CODES = ("EK0124",)  # mistakes that only such a computation can make
 
 
-def is_known(value: Any) -> bool:
+def is_known(value: object) -> bool:
     """Whether a value, with all its parts, exists at compile time."""
     parts = parts_of(value)
     if parts is not None:
@@ -105,7 +105,7 @@ def _attempt(evaluator: Evaluator, call: Callable[[], Any]) -> Any:
         return UNKNOWN
 
 
-def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:
+def repeated(values: Iterable[object], once: Callable[[Any], Flow]) -> Flow:
     """A loop whose rounds are known, as far as its rounds are requested."""
     for value in values:
         flow = once(value).catch("continue")
@@ -135,14 +135,14 @@ def interpreted(evaluator: Evaluator, emit: Callable[[], object]) -> Any:
     return _replaced(value, lambda: _as_python(*next(outcome)))
 
 
-def _numbers(value: Any) -> list[Value]:
+def _numbers(value: object) -> list[Value]:
     parts = parts_of(value)
     if parts is not None:
         return [number for part in parts for number in _numbers(part)]
     return [value] if isinstance(value, Value) else []
 
 
-def _replaced(value: Any, number: Callable[[], Any]) -> Any:
+def _replaced(value: object, number: Callable[[], Any]) -> Any:
     parts = parts_of(value)
     if parts is not None:
         return with_parts(value, tuple(_replaced(part, number) for part in parts))

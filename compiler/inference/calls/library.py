@@ -125,7 +125,7 @@ def power(call: Point, value: Value, exponent: int) -> Value | None:
     return result
 
 
-def _settle(call: Point, value: Any) -> Any:
+def _settle(call: Point, value: object) -> Any:
     """A number whose run-time type is still open computes as its default here."""
     if isinstance(value, Value) and value.weak is not None:
         return coerce(call, value, DEFAULTS[value.weak])

@@ -43,12 +43,12 @@ def bound_frame(owner: Any) -> Frame:
     return replace(type.frame, env={}, typevars=typevars)
 
 
-def invoke(here: Point, owner: Any, method: s.Method, args: list[Any]) -> Any:
+def invoke(here: Point, owner: object, method: s.Method, args: list[Any]) -> Any:
     """Calls a method of a struct; `args` are those after self."""
     return inline(here, Closure(method.function, bound_frame(owner)), [owner, *args], {})
 
 
-def special(here: Point, owner: Any, name: str, args: list[Any]) -> Any:
+def special(here: Point, owner: object, name: str, args: list[Any]) -> Any:
     """Calls a method with a name of Python's, such as `__call__`; NotImplemented where the struct has none."""
     if not isinstance(owner, StructValue):
         return NotImplemented
@@ -63,7 +63,7 @@ def operate(here: Point, op: str, a: object, b: object) -> Any:
     return result if result is not NotImplemented else special(here, b, f"__r{name}__", [a])
 
 
-def compare(here: Point, op: str, a: Any, b: Any, parts_equal: Callable[[Any, Any], Any]) -> Any:
+def compare(here: Point, op: str, a: object, b: object, parts_equal: Callable[[Any, Any], Any]) -> Any:
     """`a < b` and similar ones; `parts_equal` compares two fields."""
     result = special(here, a, f"__{op}__", [b])
     if result is NotImplemented:

@@ -73,7 +73,7 @@ def _guard(call: Point, tensor: KernelTensor, count: int, argument: str) -> None
 
 
 @rule("gpu.copy_async")
-def copy_async(call: Point, to: Any, source: Any, mask: Any = True) -> Copies:
+def copy_async(call: Point, to: object, source: object, mask: object = True) -> Copies:
     kernel_of(call, "copy_async()")
     if isinstance(source, TileView):
         if mask is not True:

@@ -72,7 +72,7 @@ def ordering_of(call: Point, ordering: object, kind: str) -> str:
     return ordering
 
 
-def scope_of(call: Point, scope: Any) -> str:
+def scope_of(call: Point, scope: object) -> str:
     """Whose threads see an operation as one step."""
     if not isinstance(scope, str) or scope not in SCOPES:
         words = ", ".join(f'"{word}"' for word in SCOPES)
@@ -81,13 +81,13 @@ def scope_of(call: Point, scope: Any) -> str:
     return scope
 
 
-def _number(call: Point, value: Any, dtype: DType, argument: str) -> Value:
+def _number(call: Point, value: object, dtype: DType, argument: str) -> Value:
     node = call.nodes.get(argument, call.node)
     return coerce(call.on(node), value, SIMDType(dtype), f"this memory holds {dtype}", owner_of(call))
 
 
 def modify(
-    call: Point, kind: str, name: str, target: Any, index: Any, value: Any, ordering: object, scope: Any
+    call: Point, kind: str, name: str, target: object, index: object, value: object, ordering: object, scope: object
 ) -> Value:
     """One of `KINDS`; gives the value before."""
     span = _place(call, target, index, name, writes=True)
@@ -99,7 +99,12 @@ def modify(
 
 def _register(kind: str) -> None:
     def apply(
-        call: Point, target: Any, index: Any, value: Any, ordering: object = "relaxed", scope: Any = "device"
+        call: Point,
+        target: object,
+        index: object,
+        value: object,
+        ordering: object = "relaxed",
+        scope: object = "device",
     ) -> Value:
         return modify(
             call, kind, f"atomic.{kind}{'_' * (kind in ('and', 'or'))}", target, index, value, ordering, scope
@@ -113,7 +118,7 @@ for _kind in KINDS:
 
 
 @rule("atomic_add")
-def atomic_add(call: Point, out: Any, index: Any, value: Any) -> None:
+def atomic_add(call: Point, out: object, index: object, value: object) -> None:
     call.nodes = {**call.nodes, "target": call.nodes.get("out", call.node)}
     modify(call, "add", "atomic_add", out, index, value, "relaxed", "device")
 
@@ -121,12 +126,12 @@ def atomic_add(call: Point, out: Any, index: Any, value: Any) -> None:
 @rule("atomic.compare_exchange")
 def compare_exchange(
     call: Point,
-    target: Any,
-    index: Any,
-    expected: Any,
+    target: object,
+    index: object,
+    expected: object,
     desired: object,
     ordering: object = "relaxed",
-    scope: Any = "device",
+    scope: object = "device",
 ) -> Value:
     span = _place(call, target, index, "atomic.compare_exchange", writes=True)
     dtype = _dtype(call, span, "atomic.compare_exchange", "")

@@ -10,7 +10,6 @@ See also `lowering.packed_memory` (which leave the neighbour alone).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Value
@@ -21,7 +20,7 @@ from ..values.tensors import KernelTensor, Stored
 Values = tuple[Value, ...]
 
 
-def shares_bytes(outputs: tuple[Any, ...]) -> bool:
+def shares_bytes(outputs: tuple[object, ...]) -> bool:
     """Whether some output lies in memory with two elements to a byte."""
     return any(isinstance(tensor, Stored) and tensor.dtype.is_packed() for tensor in outputs)
 

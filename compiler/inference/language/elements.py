@@ -41,7 +41,7 @@ SHORT_ROW = 64  # elements, which are too small for several threads
 
 
 @rule("foreach")
-def foreach(call: Point, out: Any, body: Any, simd_width: object = None) -> None:
+def foreach(call: Point, out: object, body: object, simd_width: object = None) -> None:
     outputs = out if isinstance(out, tuple) else (out,)
     if not outputs:
         raise call.error("EK0208", "foreach has no tensor to store into", "out")
@@ -71,7 +71,7 @@ def foreach(call: Point, out: Any, body: Any, simd_width: object = None) -> None
             loop.attrs.setdefault("hints", hints)
 
 
-def _vectors_of(call: Point, width: Any) -> LoopHints:
+def _vectors_of(call: Point, width: object) -> LoopHints:
     """What LLVM is notified of a loop whose vectors the author chose."""
     if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= MOST_LANES or width & (width - 1):
         wanted = f"a power of two from 1 to {MOST_LANES} that is known at compile time"
@@ -89,7 +89,7 @@ def innermost(ops: Sequence[Op]) -> Iterator[Op]:
 
 
 @method(KernelTensor, "fill")
-def fill(call: Point, owner: KernelTensor, value: Any) -> None:
+def fill(call: Point, owner: KernelTensor, value: object) -> None:
     """Stores one value in every element."""
     refuse_input(call, owner)
     if isinstance(owner, Demand):
@@ -163,7 +163,7 @@ def _storing(call: Point, body: Any, number: int, count: int) -> Point:
     return inner
 
 
-def element_values(call: Point, outputs: tuple[Any, ...], body: Any, index: BodyIndex) -> tuple[Any, ...]:
+def element_values(call: Point, outputs: tuple[object, ...], body: object, index: BodyIndex) -> tuple[Any, ...]:
     """What the body gives at an index: one value for each output."""
     value = dispatch.call(call, body, [index], {})
     values = value if isinstance(value, tuple) else (value,)

@@ -76,7 +76,7 @@ def warps_of(launched: Launched, lanes: int) -> int:
     return -(-math.prod(launched.block) // lanes)
 
 
-def _number(here: Point, which: str, count: Value, **attrs: Any) -> Value:
+def _number(here: Point, which: str, count: Value, **attrs: object) -> Value:
     """A number that is below `count`."""
     builder, key = here.builder, ("gpu_id", which)
     result = builder.remembered(key)
@@ -114,7 +114,7 @@ def warps_per_block(here: Point) -> int:
 
 
 @rule("gpu.uniform")
-def uniform(call: Point, value: Any, scope: Any = "warp") -> Any:
+def uniform(call: Point, value: object, scope: object = "warp") -> Any:
     if call.evaluator.gpu_ids is None:
         raise call.error("EK0114", "gpu.uniform has a meaning only inside a kernel that ctx.launch runs", hint=LAUNCHED)
     if scope not in ("warp", "block", "cluster", "grid"):
@@ -172,7 +172,7 @@ def _barrier_number(call: Point, id: Value) -> Value:
 
 
 @rule("gpu.fence")
-def fence(call: Point, ordering: object = "acq_rel", scope: Any = "block") -> None:
+def fence(call: Point, ordering: object = "acq_rel", scope: object = "block") -> None:
     kernel_of(call, "fence()")
     call.builder.add("fence", [], ordering=ordering_of(call, ordering, "fence"), scope=scope_of(call, scope))
 
@@ -180,16 +180,16 @@ def fence(call: Point, ordering: object = "acq_rel", scope: Any = "block") -> No
 @method(ContextValue, "launch")
 def launch(
     call: Point,
-    owner: Any,
-    kernel: Any,
-    *args: Any,
-    grid: Any,
-    block: Any,
-    cluster: Any = 1,
-    shared: Any = 0,
-    parameters: Any = None,
-    max_registers: Any = None,
-    min_blocks: Any = None,
+    owner: object,
+    kernel: object,
+    *args: object,
+    grid: object,
+    block: object,
+    cluster: object = 1,
+    shared: object = 0,
+    parameters: object = None,
+    max_registers: object = None,
+    min_blocks: object = None,
 ) -> None:
     """Runs `kernel(*args)` once for every thread of `grid` blocks of `block` threads."""
     evaluator = call.evaluator
@@ -224,7 +224,7 @@ def launch(
 
 @rule("gpu.launch")
 def launch_here(
-    call: Point, kernel: Any, grid: object, block: Any, shared: object = 0, min_blocks: object = None
+    call: Point, kernel: object, grid: object, block: object, shared: object = 0, min_blocks: object = None
 ) -> None:
     launch(call, None, kernel, grid=grid, block=block, shared=shared, min_blocks=min_blocks)
 

@@ -25,8 +25,8 @@ _PLAIN = frozenset((DType.bool, DType.float32, DType.float64, *_INTEGERS))
 def inline_assembly(
     call: Point,
     text: object,
-    result: Any,
-    args: tuple[Any, ...],
+    result: object,
+    args: tuple[object, ...],
     constraints: object = "",
     has_side_effects: object = True,
 ) -> Value | None:
@@ -37,7 +37,7 @@ def inline_assembly(
 
 @rule("llvm_intrinsic")
 def llvm_intrinsic(
-    call: Point, name: Any, result: Any, args: tuple[Any, ...], has_side_effects: object = True
+    call: Point, name: object, result: object, args: tuple[object, ...], has_side_effects: object = True
 ) -> Value | None:
     if not isinstance(name, str) or not _INTRINSIC.fullmatch(name):
         text = f"the name of an intrinsic is one such as 'llvm.fshl.i32', with its types, not {describe(name)}"
@@ -46,7 +46,7 @@ def llvm_intrinsic(
 
 
 @rule("external_call")
-def external_call(call: Point, name: Any, result: Any, args: tuple[Any, ...]) -> Value | None:
+def external_call(call: Point, name: object, result: object, args: tuple[object, ...]) -> Value | None:
     if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
         raise call.error(CODE, f"the name of a function is one such as 'hypot', not {describe(name)}", "name")
     if call.evaluator.target.has_grid:
@@ -67,7 +67,7 @@ def exchange(call: Point, kind: str, what: str, to: Value, source: Value, piece:
 
 
 def _native(
-    call: Point, kind: str, name: str, result: Any, args: tuple[Any, ...], effects: object, constraints: str = ""
+    call: Point, kind: str, name: str, result: object, args: tuple[object, ...], effects: object, constraints: str = ""
 ) -> Value | None:
     if not isinstance(effects, bool):
         raise call.error(CODE, "has_side_effects= is True or False", "has_side_effects")
@@ -83,7 +83,7 @@ def _native(
     return call.builder.one(opcode, operands, type, kind=kind, code=name, constraints=constraints)
 
 
-def _operand(call: Point, kind: str, value: Any) -> Value:
+def _operand(call: Point, kind: str, value: object) -> Value:
     if isinstance(value, Value) and value.weak is None:
         type = value.type
         if isinstance(type, PointerType) or (type.dtype in _PLAIN and (kind != "call" or type.width == 1)):

@@ -23,7 +23,7 @@ from ..values.flow import ABSENT
 from .elements import check_body, spread
 
 
-def _invoke(call: Point, name: str, body: Any, args: list[Any]) -> None:
+def _invoke(call: Point, name: str, body: object, args: list[Any]) -> None:
     """Calls a body, which gives no value."""
     value = dispatch.call(call, body, args, {})
     if value is not None and value is not ABSENT:
@@ -50,7 +50,7 @@ def _grain(call: Point, grain: Any) -> Value:
 
 
 @rule("parallel_for")
-def parallel_for(call: Point, n: object, body: Any, grain: object = 1) -> None:
+def parallel_for(call: Point, n: object, body: object, grain: object = 1) -> None:
     builder = call.builder
     total, size = _total(call, n, "parallel_for"), _grain(call, grain)
     check_body(call, body, 1, "one Int", "k")
@@ -68,7 +68,7 @@ def parallel_for(call: Point, n: object, body: Any, grain: object = 1) -> None:
 
 
 @rule("parallel_chunks")
-def parallel_chunks(call: Point, n: object, body: Any, grain: object = 1) -> None:
+def parallel_chunks(call: Point, n: object, body: object, grain: object = 1) -> None:
     total, size = _total(call, n, "parallel_chunks"), _grain(call, grain)
     check_body(call, body, 2, "where a chunk begins and ends", "low, high")
 
@@ -133,7 +133,7 @@ def vectorize(call: Point, n: Any, width: Any, body: Any, masked: Any = False) -
 
 
 @rule("tile")
-def tile(call: Point, n: object, sizes: Any, body: Any) -> None:
+def tile(call: Point, n: object, sizes: object, body: object) -> None:
     known = sizes if isinstance(sizes, tuple) else (sizes,)
     if not known or any(type(size) is not int or size < 1 for size in known):
         text = f"tile takes whole sizes >= 1 that are known at compile time, not {describe(sizes)}"

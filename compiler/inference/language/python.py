@@ -113,12 +113,12 @@ def within_parallel(call: Point) -> bool:
 
 
 @rule("isinstance")
-def isinstance_rule(call: Point, x: object, kind: Any) -> bool:
+def isinstance_rule(call: Point, x: object, kind: object) -> bool:
     kinds = kind if isinstance(kind, tuple) else (kind,)
     return any(_is_one(call, x, each) for each in kinds)
 
 
-def _is_one(call: Point, x: object, kind: Any) -> bool:
+def _is_one(call: Point, x: object, kind: object) -> bool:
     match kind:
         case StructType():
             return isinstance(x, StructValue) and x.type == kind

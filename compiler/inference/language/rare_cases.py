@@ -54,7 +54,7 @@ class Watch:
 
 
 @rule("rare")
-def rare(call: Point, condition: Any) -> Any:
+def rare(call: Point, condition: object) -> Any:
     if isinstance(condition, Value) and condition.type != BOOL and condition.dtype is BOOL.dtype:
         return condition  # one for each lane
     value = truth(call.argument("condition"), condition)

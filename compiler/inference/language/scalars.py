@@ -65,7 +65,7 @@ def exact_rule(call: Point, x: object) -> Any:
 
 
 @rule("bitcast")
-def bitcast(call: Point, x: object, dtype: Any) -> Value:
+def bitcast(call: Point, x: object, dtype: object) -> Value:
     to = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
     if not isinstance(x, Value) or not isinstance(x.type, SIMDType):
         raise call.error("EK0208", f"bitcast takes a run-time value, not {describe(x)}", "x")

@@ -59,7 +59,7 @@ def _holds(here: Point, test: s.Expr) -> bool:
     return bool(value)
 
 
-def sequence(here: Point, value: Any, function: str = "") -> tuple[Any, ...]:
+def sequence(here: Point, value: object, function: str = "") -> tuple[Any, ...]:
     """The items of anything that has a number of them that is known at compile time; `function` requests them."""
     match value:
         case tuple():
@@ -89,7 +89,7 @@ def _is_known(x: LoopRange) -> bool:
     return all(map(is_comptime_number, (x.low, x.high, x.step)))
 
 
-def _items(call: Point, value: Any, argument: str = "x") -> tuple[Any, ...]:
+def _items(call: Point, value: object, argument: str = "x") -> tuple[Any, ...]:
     node, name = call.nodes.get(argument, call.node), ""
     if isinstance(call.node, s.Call):
         function, arguments = call.node.function, call.node.arguments
@@ -104,7 +104,7 @@ def tuple_rule(call: Point, x: object) -> tuple[Any, ...]:
 
 
 @rule("enumerate")
-def enumerate_rule(call: Point, x: object, start: Any = 0) -> tuple[Any, ...]:
+def enumerate_rule(call: Point, x: object, start: object = 0) -> tuple[Any, ...]:
     if type(start) is not int:
         raise call.error("EK0208", f"start= is an int known at compile time, not {describe(start)}", "start")
     return tuple(enumerate(_items(call, x), start))
@@ -122,7 +122,7 @@ def zip_rule(call: Point, sequences: Any, strict: Any = False) -> tuple[Any, ...
 
 
 @rule("reversed")
-def reversed_rule(call: Point, x: Any) -> Any:
+def reversed_rule(call: Point, x: object) -> Any:
     if isinstance(x, LoopRange) and not _is_known(x):
         if x.step not in (1, -1):
             hint = "write the range the other way round"
@@ -147,7 +147,7 @@ def sum_rule(call: Point, x: Any, start: Any = 0) -> Any:
     return total
 
 
-def _quantified(call: Point, op: str, x: Any) -> Any:
+def _quantified(call: Point, op: str, x: object) -> Any:
     """Items joined by `and` or `or`, each computed only where those before it do not decide."""
     node: Any = call.nodes.get("x", call.node)
     items = x.items if isinstance(x, Generated) else [lambda item=item: item for item in _items(call, x)]

@@ -191,7 +191,7 @@ def make_storage(call: Point, type: StorageType, args: list[Any], keywords: dict
 
 
 @rule("constant_table")
-def constant_table(call: Point, values: object, dtype: Any) -> KernelTensor:
+def constant_table(call: Point, values: object, dtype: object) -> KernelTensor:
     """A tensor of constants in the code."""
     kind = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
     if not isinstance(kind, DType) or kind.is_packed():
@@ -229,7 +229,7 @@ def fits(number: float, dtype: DType) -> bool:
     return number == int(number) and low <= number <= high if math.isfinite(number) else False
 
 
-def _are_sizes(args: Sequence[Any]) -> bool:
+def _are_sizes(args: Sequence[object]) -> bool:
     return bool(args) and all(type(n) is int and n >= 1 for n in args)
 
 

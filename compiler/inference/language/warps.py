@@ -28,7 +28,7 @@ def _warp(call: Point, name: str) -> dict[str, Any]:
     return {"lanes": call.evaluator.target.warp_size, "block": kernel_of(call, f"{name}()").block}
 
 
-def check_numbers(call: Point, value: Any, name: str, argument: str) -> None:
+def check_numbers(call: Point, value: object, name: str, argument: str) -> None:
     """Refuses what is neither a number nor a vector, nor made of these."""
     parts = parts_of(value)
     if parts is not None:
@@ -44,7 +44,7 @@ def settled(call: Point, value: Value) -> Value:
     return value if value.weak is None else coerce(call, value, DEFAULTS[value.weak])
 
 
-def _mask(call: Point, mask: Any) -> list[Value]:
+def _mask(call: Point, mask: object) -> list[Value]:
     """The lanes that come to a call, where the author says which."""
     if mask is None:
         return []
@@ -77,27 +77,27 @@ def _forwards(call: Point, kind: str, number: Value) -> tuple[str, Value]:
 
 
 @rule("gpu.warp.shuffle_idx")
-def shuffle_idx(call: Point, v: object, lane: object, mask: Any = None) -> Any:
+def shuffle_idx(call: Point, v: object, lane: object, mask: object = None) -> Any:
     return _shuffle(call, "idx", "warp.shuffle_idx", v, lane, "lane", mask)
 
 
 @rule("gpu.warp.shuffle_up")
-def shuffle_up(call: Point, v: object, n: object, mask: Any = None) -> Any:
+def shuffle_up(call: Point, v: object, n: object, mask: object = None) -> Any:
     return _shuffle(call, "up", "warp.shuffle_up", v, n, "n", mask)
 
 
 @rule("gpu.warp.shuffle_down")
-def shuffle_down(call: Point, v: object, n: object, mask: Any = None) -> Any:
+def shuffle_down(call: Point, v: object, n: object, mask: object = None) -> Any:
     return _shuffle(call, "down", "warp.shuffle_down", v, n, "n", mask)
 
 
 @rule("gpu.warp.shuffle_xor")
-def shuffle_xor(call: Point, v: object, bits: Any, mask: Any = None) -> Any:
+def shuffle_xor(call: Point, v: object, bits: object, mask: object = None) -> Any:
     return _shuffle(call, "xor", "warp.shuffle_xor", v, bits, "bits", mask)
 
 
 @rule("gpu.warp.broadcast")
-def broadcast(call: Point, v: object, lane: object = 0, mask: Any = None) -> Any:
+def broadcast(call: Point, v: object, lane: object = 0, mask: object = None) -> Any:
     attrs = _warp(call, "warp.broadcast")
     x, y, z = attrs["block"]
     last = min(attrs["lanes"], x * y * z) - 1
@@ -109,11 +109,11 @@ def broadcast(call: Point, v: object, lane: object = 0, mask: Any = None) -> Any
 
 
 @rule("gpu.warp.sync")
-def sync(call: Point, mask: Any = None) -> None:
+def sync(call: Point, mask: object = None) -> None:
     call.builder.add("warp_sync", _mask(call, mask), **_warp(call, "warp.sync"))
 
 
-def _ballot(call: Point, name: str, p: object, mask: Any, *, negated: bool = False) -> Value:
+def _ballot(call: Point, name: str, p: object, mask: object, *, negated: bool = False) -> Value:
     attrs = _warp(call, name)
     condition = coerce(call.argument("p"), p, BOOL, f"gpu.{name} takes a Bool")
     if negated:
@@ -122,7 +122,7 @@ def _ballot(call: Point, name: str, p: object, mask: Any, *, negated: bool = Fal
 
 
 @rule("gpu.warp.ballot")
-def ballot(call: Point, p: object, mask: Any = None) -> Value:
+def ballot(call: Point, p: object, mask: object = None) -> Value:
     return _ballot(call, "warp.ballot", p, mask)
 
 
@@ -141,12 +141,12 @@ def elect(call: Point) -> Value:
 
 
 @rule("gpu.warp.any")
-def any_(call: Point, p: object, mask: Any = None) -> Value:
+def any_(call: Point, p: object, mask: object = None) -> Value:
     return call.builder.compare("ne", _ballot(call, "warp.any", p, mask), call.builder.const(0, LANES_OF))
 
 
 @rule("gpu.warp.all")
-def all_(call: Point, p: object, mask: Any = None) -> Value:
+def all_(call: Point, p: object, mask: object = None) -> Value:
     return call.builder.compare("eq", _ballot(call, "warp.all", p, mask, negated=True), call.builder.const(0, LANES_OF))
 
 

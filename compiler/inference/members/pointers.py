@@ -38,7 +38,7 @@ class AccessKeywords:
     align: int | None
 
 
-def is_pointer(value: Any) -> bool:
+def is_pointer(value: object) -> bool:
     return isinstance(value, Value) and isinstance(value.type, PointerType)
 
 
@@ -62,7 +62,7 @@ def access(
     return AccessKeywords(width, given, filler, step, alignment(call, dtype, align, step))
 
 
-def type_is_int(value: Any) -> bool:
+def type_is_int(value: object) -> bool:
     return type(value) is int
 
 
@@ -116,7 +116,7 @@ def owner_of(call: Point) -> s.SyntaxNode | None:
     return target
 
 
-def stored_value(call: Point, dtype: DType, value: Any) -> Value:
+def stored_value(call: Point, dtype: DType, value: object) -> Value:
     """A value for elements of `dtype`: of that dtype, or a number that adopts it."""
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None and value.dtype is dtype:
         return value
@@ -139,7 +139,7 @@ def pointer_dtype(here: Point, owner: Value) -> DType:
 
 
 @method(PointerType, "bitcast")
-def pointer_bitcast(call: Point, owner: Value, dtype: Any) -> Value:
+def pointer_bitcast(call: Point, owner: Value, dtype: object) -> Value:
     """The same address, of elements of another dtype."""
     assert isinstance(owner.type, PointerType)
     to = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
@@ -173,10 +173,10 @@ def pointer_load(
 def pointer_store(
     call: Point,
     owner: Value,
-    value: Any,
+    value: object,
     offset: object = 0,
     stride: object = 1,
-    mask: Any = None,
+    mask: object = None,
     align: object = None,
 ) -> None:
     writable(call, owner)
@@ -189,14 +189,14 @@ def pointer_store(
     store_span(call.builder, span, stored, how.mask, how.align)
 
 
-def read_element(call: Point, pointer: Value, index: Any) -> Value:
+def read_element(call: Point, pointer: Value, index: object) -> Value:
     """`p[i]`."""
     refuse_host(call, pointer)
     at = integer_offset(call, index, "index")
     return call.builder.one("load", [pointer, at], SIMDType(pointer.dtype))
 
 
-def write_element(call: Point, pointer: Value, index: Any, value: Any) -> None:
+def write_element(call: Point, pointer: Value, index: object, value: object) -> None:
     """`p[i] = x`."""
     writable(call, pointer)
     refuse_host(call, pointer)
@@ -205,12 +205,12 @@ def write_element(call: Point, pointer: Value, index: Any, value: Any) -> None:
 
 
 @method(PointerType, "gather")
-def pointer_gather(call: Point, owner: Value, indices: object, mask: Any = None, other: Any = None) -> Value:
+def pointer_gather(call: Point, owner: Value, indices: object, mask: object = None, other: object = None) -> Value:
     refuse_host(call, owner)
     return gather(call, owner, indices, mask, other)
 
 
-def gather(call: Point, pointer: Value, indices: object, mask: Any, other: Any) -> Value:
+def gather(call: Point, pointer: Value, indices: object, mask: object, other: object) -> Value:
     """The elements at some offsets; where the mask says no, the lane of `other`."""
     offsets = index_vector(call, indices)
     assert isinstance(offsets.type, SIMDType)
@@ -223,13 +223,13 @@ def gather(call: Point, pointer: Value, indices: object, mask: Any, other: Any) 
 
 
 @method(PointerType, "scatter")
-def pointer_scatter(call: Point, owner: Value, value: Any, indices: object, mask: Any = None) -> None:
+def pointer_scatter(call: Point, owner: Value, value: object, indices: object, mask: object = None) -> None:
     writable(call, owner)
     refuse_host(call, owner)
     scatter(call, owner, value, indices, mask)
 
 
-def scatter(call: Point, pointer: Value, value: Any, indices: object, mask: Any) -> None:
+def scatter(call: Point, pointer: Value, value: object, indices: object, mask: object) -> None:
     """Stores lanes at some offsets, lane 0 first: of two at one offset the later one stays."""
     offsets = index_vector(call, indices)
     assert isinstance(offsets.type, SIMDType)
@@ -254,13 +254,13 @@ def pointer_prefetch(
 
 
 @method(PointerType, "is_aligned")
-def pointer_is_aligned(call: Point, owner: Value, bytes: Any) -> Value:
+def pointer_is_aligned(call: Point, owner: Value, bytes: object) -> Value:
     """Whether the address is a multiple of so many bytes."""
     refuse_host(call, owner)
     return call.builder.one("aligned", [owner], BOOL, align=power_of_two(call, bytes))
 
 
-def power_of_two(call: Point, bytes: Any) -> int:
+def power_of_two(call: Point, bytes: object) -> int:
     """The number of bytes that an address may be a multiple of."""
     if type(bytes) is not int or bytes < 1 or bytes & (bytes - 1) or bytes > MOST_ALIGNED:
         known = f"a power of two of bytes up to {MOST_ALIGNED}, known at compile time"

@@ -39,13 +39,13 @@ def value_width(here: Point, owner: Value) -> int:
 
 
 @method(Value, "cast")
-def value_cast(call: Point, owner: Value, dtype: Any, *, saturate: object = False) -> Value:
+def value_cast(call: Point, owner: Value, dtype: object, *, saturate: object = False) -> Value:
     if saturate is not True and saturate is not False:
         raise call.error("EK0208", f"saturate= is True or False, not {describe(saturate)}", "saturate")
     return cast(call, saturated(call, owner, dtype) if saturate else owner, dtype)
 
 
-def saturated(call: Point, value: Value, to: Any) -> Value:
+def saturated(call: Point, value: Value, to: object) -> Value:
     """An integer held within the range of an integer type; anything else as it is: floats saturate anyway."""
     dtype = to.dtype if isinstance(to, SIMDType) else to
     type = value.type
@@ -64,7 +64,7 @@ def saturated(call: Point, value: Value, to: Any) -> Value:
     return value
 
 
-def number_cast(call: Point, owner: Any, dtype: Any) -> Value:
+def number_cast(call: Point, owner: object, dtype: object) -> Value:
     """A compile-time number as a run-time value, converted as such a value of the number's default type is."""
     type = DEFAULTS[builtins.type(owner).__name__]
     return cast(call, coerce(call, owner, type), dtype)
@@ -207,7 +207,7 @@ def construct(call: Point, type: Any, args: list[Any], keywords: dict[str, Any])
     return coerce(call.on(_argument_nodes(call, 1)[0]), value, type, f"{type}(...) takes a number")
 
 
-def _said(value: Any, dtype: DType) -> Any:
+def _said(value: object, dtype: DType) -> Any:
     """A compile-time number as one of the kind that is requested by name: a bool as 0 or 1, a whole float as an int."""
     if isinstance(value, bool) and dtype is not DType.bool:
         return int(value)
@@ -236,7 +236,7 @@ def from_scalars(call: Point, type: SIMDType, args: list[Any]) -> Value:
     return call.builder.one("lanes", lanes, type)
 
 
-def check_width(call: Point, width: Any, argument: str) -> None:
+def check_width(call: Point, width: object, argument: str) -> None:
     """Refuses what cannot be a number of lanes."""
     if type(width) is not int or width < 1 or width & (width - 1) or width > MAX_LANES:
         raise call.error(

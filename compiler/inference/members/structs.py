@@ -42,11 +42,11 @@ def construct(call: Point, type: StructType, args: list[Any], keywords: dict[str
     return StructValue(type, tuple(parts[k] for k in range(len(fields))))
 
 
-def _is_open(value: Any) -> bool:
+def _is_open(value: object) -> bool:
     return is_comptime_number(value) or (isinstance(value, Value) and value.weak is not None)
 
 
-def as_field(here: Point, type: StructType, number: int, value: Any, home: Frame) -> Any:
+def as_field(here: Point, type: StructType, number: int, value: object, home: Frame) -> Any:
     """A value as a field's annotation wants it."""
     field = type.syntax.fields[number]
     what = f"field '{field.name}' of '{type.name}' is declared as"
@@ -55,7 +55,7 @@ def as_field(here: Point, type: StructType, number: int, value: Any, home: Frame
     return as_declared(here, field.annotation, value, home, what)
 
 
-def with_field(here: Point, owner: Any, node: s.Attribute, value: Any, source: s.SyntaxNode) -> StructValue:
+def with_field(here: Point, owner: object, node: s.Attribute, value: object, source: s.SyntaxNode) -> StructValue:
     """The struct that differs from `owner` in one field."""
     if not isinstance(owner, StructValue):
         hint = "tensors and their elements are stored to with x[i] = value" if hasattr(owner, "dims") else None
@@ -110,7 +110,7 @@ def _member(here: Point, owner: StructValue | StructType, type: StructType, name
     first = [owner] if method.kind == "method" and is_value else [type] if method.kind == "class" else []
     closure = Closure(method.function, bound_frame(owner))
 
-    def called(call: Point, *args: Any, **keywords: Any) -> Any:
+    def called(call: Point, *args: object, **keywords: object) -> Any:
         at = call.node
         if first and isinstance(at, s.Call):  # so that every argument is shown where it stands
             at = s.Call(at.function, (at.function, *at.arguments), at.keywords, span=at.span)

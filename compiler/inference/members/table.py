@@ -46,7 +46,7 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
         signature = whole.replace(parameters=list(whole.parameters.values())[2:])
 
         def bind(here: Point, value: Any) -> Bound:
-            def invoke(call: Point, *args: Any, **keywords: Any) -> Any:
+            def invoke(call: Point, *args: object, **keywords: object) -> Any:
                 bind_signature(call, name, signature, list(args), keywords)
                 return function(call, value, *args, **keywords)
 
@@ -58,7 +58,7 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
     return add
 
 
-def attribute(here: Point, owner: Any, node: s.Attribute) -> Any:
+def attribute(here: Point, owner: object, node: s.Attribute) -> Any:
     """`owner.name`."""
     if isinstance(owner, ClassValue) and node.name in owner.members:
         return of_class(owner, node.name)
@@ -106,7 +106,7 @@ def of_class(owner: ClassValue, name: str) -> Any:
         return result
     closure = result.closure
 
-    def invoke(call: Point, *args: Any, **keywords: Any) -> Any:
+    def invoke(call: Point, *args: object, **keywords: object) -> Any:
         return inline(call, closure, [owner, *args], keywords)
 
     return Bound(owner, name, invoke)

@@ -125,7 +125,9 @@ def _report_lanes(call: Point, tensor: KernelTensor, first: BodyIndex, how: Acce
         _each_lane(call.builder, how, lambda count: report_access(call, tensor, at(count), kind))
 
 
-def _report_offsets(call: Point, tensor: KernelTensor, first: BodyIndex, indices: object, mask: Any, kind: str) -> None:
+def _report_offsets(
+    call: Point, tensor: KernelTensor, first: BodyIndex, indices: object, mask: object, kind: str
+) -> None:
     """The same for the lanes of a gather or a scatter."""
     if not is_reported(call.evaluator, tensor):
         return
@@ -149,7 +151,7 @@ def _guard_numbers(
         _each_lane(builder, how, lambda count: guard_number(call, tensor, at(count), lane_at(builder, value, count)))
 
 
-def _vector_index(call: Point, tensor: KernelTensor, index: tuple[Any, ...]) -> tuple[BodyIndex, Any]:
+def _vector_index(call: Point, tensor: KernelTensor, index: tuple[object, ...]) -> tuple[BodyIndex, Any]:
     """The index of the row's first element, and the vector that stands last in the index."""
     parts = flat(call, index)
     parts = parts if isinstance(parts, tuple) else (parts,)
@@ -194,7 +196,7 @@ def _numbers(call: Point, first: Value, how: AccessKeywords) -> Value:
     return builder.row("add", [builder.one("splat", [first], type), count])
 
 
-def _guard_indices(call: Point, tensor: KernelTensor, first: BodyIndex, indices: object, mask: Any) -> None:
+def _guard_indices(call: Point, tensor: KernelTensor, first: BodyIndex, indices: object, mask: object) -> None:
     """Checks the row of a gather or a scatter, and the elements that it touches there."""
     if call.evaluator.checks.level == "off":
         return
@@ -208,7 +210,7 @@ def _guard_indices(call: Point, tensor: KernelTensor, first: BodyIndex, indices:
 
 
 @method(KernelTensor, "gather")
-def tensor_gather(call: Point, owner: KernelTensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
+def tensor_gather(call: Point, owner: KernelTensor, *index: object, mask: object = None, other: object = None) -> Value:
     refuse_host(call, owner)
     first, indices = _vector_index(call, owner, index)
     _guard_indices(call, owner, first, indices, mask)
@@ -229,7 +231,7 @@ def tensor_gather(call: Point, owner: KernelTensor, *index: Any, mask: Any = Non
 
 
 @method(KernelTensor, "scatter")
-def tensor_scatter(call: Point, owner: KernelTensor, value: Any, *index: Any, mask: Any = None) -> None:
+def tensor_scatter(call: Point, owner: KernelTensor, value: object, *index: object, mask: object = None) -> None:
     refuse_host(call, owner)
     call.nodes = {**call.nodes, "target": call.node}
     first, indices = _vector_index(call, owner, index)
@@ -266,7 +268,7 @@ def _pointer(call: Point, span: Span) -> Value:
 
 
 @method(KernelTensor, "pointer")
-def tensor_pointer(call: Point, owner: KernelTensor, *index: Any) -> Value:
+def tensor_pointer(call: Point, owner: KernelTensor, *index: object) -> Value:
     """The address of an element, of the first one unless an index says which."""
     at = to_index(call, owner, flat(call, index) if index else (0,) * owner.rank)
     if owner.dtype.is_packed():
@@ -284,7 +286,7 @@ def tensor_pointer(call: Point, owner: KernelTensor, *index: Any) -> Value:
 
 
 @method(KernelTensor, "is_aligned")
-def tensor_is_aligned(call: Point, owner: KernelTensor, bytes: Any, *index: Any) -> bool | Value:
+def tensor_is_aligned(call: Point, owner: KernelTensor, bytes: object, *index: object) -> bool | Value:
     """Whether an element lies in memory, its neighbours along the last axis behind it, at a multiple of some bytes."""
     refuse_host(call, owner)
     least = power_of_two(call, bytes)
@@ -295,7 +297,9 @@ def tensor_is_aligned(call: Point, owner: KernelTensor, bytes: Any, *index: Any)
 
 
 @method(KernelTensor, "prefetch")
-def tensor_prefetch(call: Point, owner: KernelTensor, *index: Any, locality: object = 3, write: object = False) -> None:
+def tensor_prefetch(
+    call: Point, owner: KernelTensor, *index: object, locality: object = 3, write: object = False
+) -> None:
     refuse_host(call, owner)
     hint = hint_of(call, locality, write)
     span = span_of(call, owner, to_index(call, owner, flat(call, index)))
@@ -342,10 +346,10 @@ def tensor_load(
 def tensor_store(
     call: Point,
     owner: KernelTensor,
-    value: Any,
-    *index: Any,
+    value: object,
+    *index: object,
     stride: object = 1,
-    mask: Any = None,
+    mask: object = None,
     align: object = None,
 ) -> None:
     call.nodes = {"target": call.node, **call.nodes}

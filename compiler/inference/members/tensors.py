@@ -63,18 +63,18 @@ def tensor_strides(here: Point, owner: KernelTensor) -> tuple[Value, ...]:
 
 
 @method(KernelTensor, "is_known")
-def tensor_is_known(call: Point, owner: KernelTensor, axis: Any) -> bool:
+def tensor_is_known(call: Point, owner: KernelTensor, axis: object) -> bool:
     """Whether a size is known now, and not at run time only."""
     return owner.dims[_known_axis(call, owner, axis, "is_known")].const is not None
 
 
 @method(KernelTensor, "is_one")
-def tensor_is_one(call: Point, owner: KernelTensor, axis: Any) -> bool:
+def tensor_is_one(call: Point, owner: KernelTensor, axis: object) -> bool:
     """Whether a size is known to be 1 now; False for a size known at run time only."""
     return bool(owner.dims[_known_axis(call, owner, axis, "is_one")].const == 1)
 
 
-def _known_axis(call: Point, owner: KernelTensor, axis: Any, member: str) -> int:
+def _known_axis(call: Point, owner: KernelTensor, axis: object, member: str) -> int:
     """The axis that a member of this name takes: a number known at compile time, of an axis of the tensor."""
     if type(axis) is not int:
         text = f"{member}() takes an axis known at compile time, not {describe(axis)}"
@@ -91,7 +91,7 @@ def tensor_size(here: Point, owner: KernelTensor) -> Value:
 
 
 @method(KernelTensor, "dim")
-def tensor_dim(call: Point, owner: KernelTensor, axis: Any) -> Any:
+def tensor_dim(call: Point, owner: KernelTensor, axis: object) -> Any:
     return size(owner, _known_axis(call, owner, axis, "dim") % owner.rank)
 
 
@@ -102,7 +102,7 @@ def size(tensor: KernelTensor, axis: int) -> Value | int:
 
 
 @method(KernelTensor, "position")
-def tensor_position(call: Point, owner: KernelTensor, *index: Any) -> Value:
+def tensor_position(call: Point, owner: KernelTensor, *index: object) -> Value:
     """The row-major position of an index, which may lie anywhere, so that its arithmetic wraps."""
     builder, at = call.builder, to_index(call, owner, flat(call, index))
     if not at.unchecked:
@@ -136,12 +136,12 @@ def refuse_unreadable(call: Point, tensor: KernelTensor) -> None:
         )
 
 
-def flat(call: Point, index: tuple[Any, ...]) -> Any:
+def flat(call: Point, index: tuple[object, ...]) -> Any:
     """An index that is given as one value, or part by part."""
     return index[0] if len(index) == 1 and isinstance(index[0], BodyIndex | tuple) else tuple(index)
 
 
-def to_index(call: Point, tensor: KernelTensor, index: Any) -> BodyIndex:
+def to_index(call: Point, tensor: KernelTensor, index: object) -> BodyIndex:
     """Any form of index as a `BodyIndex` of the tensor's rank."""
     evaluator = call.evaluator
     if isinstance(index, BodyIndex) and len(index.dims) == tensor.rank:
@@ -165,7 +165,7 @@ def to_index(call: Point, tensor: KernelTensor, index: Any) -> BodyIndex:
     return BodyIndex(tensor.dims, components=tuple(components), unchecked=True)
 
 
-def _spliced(evaluator: Evaluator, index: Any) -> Iterator[Any]:
+def _spliced(evaluator: Evaluator, index: object) -> Iterator[Any]:
     """The parts of an index: `x[row, k]` takes the items of `row` when that is a tuple."""
     if isinstance(index, BodyIndex):
         index = index.components(evaluator.builder)
@@ -190,12 +190,12 @@ def wrong_rank(call: Point, tensor: KernelTensor, got: int) -> Exception:
     )
 
 
-def store_into(call: Point, tensor: KernelTensor, index: BodyIndex, value: Any) -> None:
+def store_into(call: Point, tensor: KernelTensor, index: BodyIndex, value: object) -> None:
     """`tensor[index] = value`, with its checks."""
     tensor.store(call.builder, index, to_store(call, tensor, index, value))
 
 
-def to_store(call: Point, tensor: KernelTensor, index: BodyIndex, value: Any) -> Value:
+def to_store(call: Point, tensor: KernelTensor, index: BodyIndex, value: object) -> Value:
     """`value` as what `tensor` takes at `index`, with the checks of a store."""
     stored = storable(call, tensor, value)
     assert isinstance(stored.type, SIMDType)
@@ -219,7 +219,7 @@ def _guard_numbers(call: Point, tensor: KernelTensor, index: BodyIndex, stored: 
         builder.end()
 
 
-def storable(call: Point, tensor: KernelTensor, value: Any) -> Value:
+def storable(call: Point, tensor: KernelTensor, value: object) -> Value:
     """`value` as what `tensor` takes."""
     refuse_input(call, tensor)
     refuse_host(call, tensor)
@@ -296,7 +296,7 @@ def refuse_input(call: Point, tensor: KernelTensor) -> None:
 # *** subscripts ***
 
 
-def subscript(here: Point, owner: Any, index: Any, node: s.Subscript) -> Any:
+def subscript(here: Point, owner: object, index: object, node: s.Subscript) -> Any:
     """`owner[index]`."""
     call = here.on(node)
     call.nodes = {**call.nodes, "index": node.index}
@@ -344,7 +344,7 @@ def tuple_item(call: Point, owner: Any, index: Any) -> Any:
         raise call.error("EK0218", f"{text} has no {where}", "index") from None
 
 
-def load_element(call: Point, tensor: KernelTensor, index: Any) -> KernelTensor | Value:
+def load_element(call: Point, tensor: KernelTensor, index: object) -> KernelTensor | Value:
     """`x[i, j]`, or a view when slices are among the indices."""
     parts = tuple(_spliced(call.evaluator, index)) if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) for p in parts) or (len(parts) < tensor.rank and is_shared(tensor)):
@@ -376,7 +376,7 @@ def make_view(call: Point, tensor: KernelTensor, parts: tuple[Any, ...]) -> Kern
     plan: list[tuple[Value, Value] | Value] = []  # (start, step) of a sliced axis, or the index of a fixed one
     requested: int | None = None  # by the last slice
 
-    def whole(part: Any, node: s.SyntaxNode | None) -> Value | None:
+    def whole(part: object, node: s.SyntaxNode | None) -> Value | None:
         at = node or call.node
         return None if part is None else coerce(call.on(at), part, INT, "a bound is an Int")
 

@@ -26,7 +26,7 @@ from .scalars import MAX_LANES, check_width, lane
 from .table import method
 
 
-def vector(call: Point, value: Any, what: str) -> SIMDType:
+def vector(call: Point, value: object, what: str) -> SIMDType:
     """The type of a value that has lanes; refuses anything else."""
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         return value.type
@@ -38,7 +38,7 @@ def is_vector(value: Value) -> bool:
     return isinstance(value.type, SIMDType) and value.type.width > 1
 
 
-def number(call: Point, value: Any, low: int, high: int, argument: str, what: str) -> int:
+def number(call: Point, value: object, low: int, high: int, argument: str, what: str) -> int:
     """A whole number in [low, high] that is known at compile time."""
     if type(value) is not int or not low <= value <= high:
         text = f"{what} is a compile-time number from {low} to {high}, not {describe(value)}"
@@ -88,7 +88,7 @@ def slice_lanes(call: Point, value: Value, part: slice) -> Value:
     return shuffle(call, value, value, range(width)[part], "index")
 
 
-def read_lane(call: Point, owner: Value, index: Any) -> Value:
+def read_lane(call: Point, owner: Value, index: object) -> Value:
     """`v[2]`, `v[-1]`; a run-time index counts modulo the width."""
     width = vector(call, owner, "[]").width
     if isinstance(index, slice):
@@ -99,7 +99,7 @@ def read_lane(call: Point, owner: Value, index: Any) -> Value:
     return call.builder.one("extract_at", [owner, position], SIMDType(owner.dtype))
 
 
-def with_lane(call: Point, owner: Value, index: Any, x: object) -> Value:
+def with_lane(call: Point, owner: Value, index: object, x: object) -> Value:
     """The vector with another number in one lane."""
     type = vector(call, owner, "with_lane")
     position = _position(call, index, type.width)
@@ -112,7 +112,7 @@ def with_lane(call: Point, owner: Value, index: Any, x: object) -> Value:
     return call.builder.one("insert_at", [owner, scalar, position], type)
 
 
-def _position(call: Point, index: Any, width: int) -> int | Value:
+def _position(call: Point, index: object, width: int) -> int | Value:
     """The number of a lane: known and checked, or an Int that is held below the width."""
     argument = "index" if "index" in call.nodes else "lane"
     if not isinstance(index, Value) or not index.dtype.is_integral() or not isinstance(index.type, SIMDType):
@@ -141,7 +141,7 @@ def value_slice(call: Point, owner: Value, offset: Any, width: Any) -> Value:
 
 
 @method(Value, "shuffle")
-def value_shuffle(call: Point, owner: Value, *lanes: Any, other: Any = None) -> Value:
+def value_shuffle(call: Point, owner: Value, *lanes: object, other: object = None) -> Value:
     type = vector(call, owner, "shuffle")
     second, most = owner, type.width
     if other is not None:
@@ -195,7 +195,7 @@ def _width(value: Value) -> int:
 
 
 @method(Value, "split")
-def value_split(call: Point, owner: Value, parts: Any = 2) -> tuple[Value, ...]:
+def value_split(call: Point, owner: Value, parts: object = 2) -> tuple[Value, ...]:
     width = vector(call, owner, "split").width
     count = number(call, parts, 1, width, "parts", "the number of parts")
     if width % count:
@@ -205,7 +205,7 @@ def value_split(call: Point, owner: Value, parts: Any = 2) -> tuple[Value, ...]:
 
 
 @method(Value, "interleave")
-def value_interleave(call: Point, owner: Value, other: Any) -> Value:
+def value_interleave(call: Point, owner: Value, other: object) -> Value:
     type = vector(call, owner, "interleave")
     second = coerce(call.argument("other"), other, type)
     return shuffle(call, owner, second, [k + n * type.width for k in range(type.width) for n in (0, 1)])
@@ -226,23 +226,23 @@ def value_reverse(call: Point, owner: Value) -> Value:
     return shuffle(call, owner, owner, range(width - 1, -1, -1)) if width > 1 else owner
 
 
-def _rotated(call: Point, owner: Value, count: Any, name: str, towards: int) -> Value:
+def _rotated(call: Point, owner: Value, count: object, name: str, towards: int) -> Value:
     width = vector(call, owner, name).width
     by = towards * number(call, count, 0, width, "count", "the count of lanes")
     return shuffle(call, owner, owner, [(k + by) % width for k in range(width)])
 
 
 @method(Value, "rotate_left")
-def value_rotate_left(call: Point, owner: Value, count: Any) -> Value:
+def value_rotate_left(call: Point, owner: Value, count: object) -> Value:
     return _rotated(call, owner, count, "rotate_left", 1)
 
 
 @method(Value, "rotate_right")
-def value_rotate_right(call: Point, owner: Value, count: Any) -> Value:
+def value_rotate_right(call: Point, owner: Value, count: object) -> Value:
     return _rotated(call, owner, count, "rotate_right", -1)
 
 
-def _shifted(call: Point, owner: Value, count: Any, fill: object, name: str, towards: int) -> Value:
+def _shifted(call: Point, owner: Value, count: object, fill: object, name: str, towards: int) -> Value:
     type = vector(call, owner, name)
     width = type.width
     by = towards * number(call, count, 0, width, "count", "the count of lanes")
@@ -253,12 +253,12 @@ def _shifted(call: Point, owner: Value, count: Any, fill: object, name: str, tow
 
 
 @method(Value, "shift_left")
-def value_shift_left(call: Point, owner: Value, count: Any, fill: object = None) -> Value:
+def value_shift_left(call: Point, owner: Value, count: object, fill: object = None) -> Value:
     return _shifted(call, owner, count, fill, "shift_left", 1)
 
 
 @method(Value, "shift_right")
-def value_shift_right(call: Point, owner: Value, count: Any, fill: object = None) -> Value:
+def value_shift_right(call: Point, owner: Value, count: object, fill: object = None) -> Value:
     return _shifted(call, owner, count, fill, "shift_right", -1)
 
 
@@ -364,7 +364,7 @@ def value_argmin(call: Point, owner: Value) -> Value:
 
 
 @method(Value, "reduce")
-def value_reduce(call: Point, owner: Value, function: Any) -> Value:
+def value_reduce(call: Point, owner: Value, function: object) -> Value:
     """The lanes combined by a function of the author's, halves with halves."""
     vector(call, owner, "reduce")
     value = owner

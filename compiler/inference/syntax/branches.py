@@ -233,7 +233,7 @@ class Joint:
             parts.append(part)
         return with_parts(a, tuple(parts))
 
-    def only(self, name: str, value: Any, first: bool) -> Any:
+    def only(self, name: str, value: object, first: bool) -> Any:
         """The value of the one arm that continues; the value of the other is not read."""
         parts = parts_of(value)
         if parts is not None:
@@ -247,7 +247,7 @@ class Joint:
             return value
         return self.undefined(name, value)
 
-    def within(self, arm: int, value: Any, type: SIMDType) -> Value:
+    def within(self, arm: int, value: object, type: SIMDType) -> Value:
         """A value as an arm yields it."""
         with self.here.builder.inside(self.regions[arm]):
             return coerce(self.here, value, type)
@@ -265,7 +265,7 @@ class Joint:
             return self.test
         return self.slot(self.within(0, a, BOOL), self.within(1, b, BOOL), None)
 
-    def undefined(self, name: str, value: Any = None) -> Undefined:
+    def undefined(self, name: str, value: object = None) -> Undefined:
         text = (
             f"'{name}' has a value in one branch only" if name else f"{describe(value)} is returned in one branch only"
         )
@@ -297,7 +297,7 @@ class Joint:
             marked(result, pair)
         return results
 
-    def resolve(self, value: Any, results: list[Value]) -> Any:
+    def resolve(self, value: object, results: list[Value]) -> Any:
         """A merged value with result slots filled in; itself where none is in it: branches around compare by it."""
         if isinstance(value, _ResultSlot):
             return results[value.number]

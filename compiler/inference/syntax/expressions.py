@@ -114,7 +114,7 @@ def starred_values(here: Point, nodes: tuple[s.Expr, ...]) -> list[Any]:
     return out
 
 
-def items(here: Point, value: Any) -> tuple[Any, ...]:
+def items(here: Point, value: object) -> tuple[Any, ...]:
     """The items of a tuple or an index, for stars and unpacking."""
     if isinstance(value, BodyIndex):
         return value.components(here.builder)
@@ -181,7 +181,7 @@ def logical(here: Point, node: s.Logical) -> Any:
         def right(operand: s.Expr = operand) -> Any:
             return here.expr(operand)
 
-        def both(value: Any = value, operand: s.Expr = operand, right: Callable[[], Any] = right) -> Any:
+        def both(value: object = value, operand: s.Expr = operand, right: Callable[[], Any] = right) -> Any:
             return short_circuit(here, node.op, value, right, operand)
 
         value = here.recover(both)

@@ -104,7 +104,7 @@ class RuntimeLoop(Scoped):
 
     # types
 
-    def settle_types(self, body: Any) -> None:
+    def settle_types(self, body: object) -> None:
         """Finds the types of variables that are still compile-time numbers, by evaluating the body for its types."""
         self._settle_layouts(body)
         for _ in range(4):
@@ -136,7 +136,7 @@ class RuntimeLoop(Scoped):
         for name, tile in filled.items():
             self.before[name] = env[name] = conforming(self.here, tile, ends[name])
 
-    def trial(self, body: Any) -> bool:
+    def trial(self, body: object) -> bool:
         """One evaluation for types alone; everything that it builds or reports is dropped. True if it learnt."""
         with self._tentative():
             return self._learn(body)
@@ -207,7 +207,7 @@ class RuntimeLoop(Scoped):
         leaves = numbers_of(self.before[name], (self.path, name))
         return any(self.type_of(key, value) is None for key, value in leaves)
 
-    def _stand_in(self, key: Any, value: Any) -> Value:
+    def _stand_in(self, key: object, value: object) -> Value:
         type = self.type_of(key, value)
         if type is not None:
             return self._marked(key, value, Value(type))
@@ -216,7 +216,7 @@ class RuntimeLoop(Scoped):
         stand_in.origin = frozenset({key}) | (value.origin if isinstance(value, Value) else frozenset())
         return stand_in
 
-    def type_of(self, key: Any, value: Any) -> Type | None:
+    def type_of(self, key: object, value: object) -> Type | None:
         if isinstance(value, Value) and value.weak is None:
             return value.type
         return self.here.evaluator.loop_types.get(key)
@@ -268,7 +268,7 @@ class RuntimeLoop(Scoped):
     def rebuild_with(self, values: dict[Any, Any]) -> dict[str, Any]:
         """The carried variables in their shape, with these numbers as leaves."""
 
-        def new(key: Any, value: Any) -> Any:
+        def new(key: object, value: object) -> Any:
             return values[key]
 
         return {name: replaced(self.before[name], new, (self.path, name)) for name in self.carried}
@@ -315,7 +315,7 @@ class RuntimeLoop(Scoped):
         self.here.frame.env = env
         env.update(self.rebuild(results))
 
-    def _changes_type(self, name: str, type: Type | None = None, number: Any = None) -> CompileError:
+    def _changes_type(self, name: str, type: Type | None = None, number: object = None) -> CompileError:
         frame = self.here.frame
         value = frame.env[name]
         whole = parts_of(value) is None or type is None
@@ -340,7 +340,7 @@ class RuntimeLoop(Scoped):
             made.place, made.labels = frame.origins[name], ()
         return made
 
-    def _cannot_change(self, name: str, value: Any) -> Undefined:
+    def _cannot_change(self, name: str, value: object) -> Undefined:
         if isinstance(self.node, s.For) and isinstance(value, Value) and name in s.assigned_names((self.node,))[:1]:
             return self._counts_twice(name)
 
@@ -375,6 +375,6 @@ class RuntimeLoop(Scoped):
         return undefined(self.here, "EK0214", lambda: text, hint, "the loop is")
 
 
-def _is_vector(value: Any) -> bool:
+def _is_vector(value: object) -> bool:
     """A lane that is stored to makes another vector of the variable."""
     return isinstance(value, Value) and is_vector(value)

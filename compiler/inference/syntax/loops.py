@@ -169,7 +169,7 @@ def unrolled(here: Point, node: s.For, values: tuple[object, ...]) -> Flow:
     flow = NEXT
     for value in values:
 
-        def once(value: Any = value) -> Flow:
+        def once(value: object = value) -> Flow:
             bind(here, node.target, value, node.iterable)
             return here.block(node.body, "loop").catch("continue")
 
@@ -211,7 +211,7 @@ class Exits:
         self._collect(flow.value, numbers)
         return [flag if isinstance(flag, Value) else builder.const(True, BOOL), *numbers]
 
-    def _collect(self, value: Any, numbers: list[Value]) -> None:
+    def _collect(self, value: object, numbers: list[Value]) -> None:
         """The running program's numbers in what is returned; its other parts are the same in every round."""
         parts = parts_of(value)
         if parts is not None:
@@ -235,7 +235,7 @@ class Exits:
             return ended("return", self.returned.value)
         flag, rest = leaving[0], iter(leaving[1:])
 
-        def filled(value: Any) -> Any:
+        def filled(value: object) -> Any:
             parts = parts_of(value)
             if parts is not None:
                 return with_parts(value, tuple(filled(part) for part in parts))

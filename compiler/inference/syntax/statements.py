@@ -137,7 +137,7 @@ def _bind_poisoned(here: Point, target: s.Expr, value: Poisoned) -> None:
                 to_index(call, owner, index)
 
 
-def lanes_of_a_name(call: Point, target: s.Subscript, owner: Any) -> bool:
+def lanes_of_a_name(call: Point, target: s.Subscript, owner: object) -> bool:
     """Whether `target` is a lane of a vector in a variable: storing it gives the variable another vector."""
     if not (isinstance(target.value, s.Name) and isinstance(owner, Value) and is_vector(owner)):
         return False
@@ -164,7 +164,7 @@ def undefined(here: Point, code: str, text: Callable[[], str], hint: str, where:
     return Undefined(error)
 
 
-def kept_type(here: Point, name: str, value: Any, target: s.Expr) -> Any:
+def kept_type(here: Point, name: str, value: object, target: s.Expr) -> Any:
     """What is assigned to a variable, in the type of the variable's first run-time value."""
     old = here.frame.env.get(name)
     if not (isinstance(old, Value) and isinstance(value, Value)) or old.weak or value.weak:

@@ -58,7 +58,7 @@ def copy(call: Point, to: Any, view: TileView) -> Copies:
     return Copies("copy", builder.add("if", [fast], [INT], regions)[0])
 
 
-def _check(call: Point, to: Any, view: TileView) -> None:
+def _check(call: Point, to: object, view: TileView) -> None:
     if not isinstance(to, KernelTensor) or not is_shared(to):
         text = f"gpu.copy_async copies a view into shared memory, and this is {describe(to)}"
         raise call.error("EK0646", text, "to", hint=f"gpu.shared[T]({view.shape[0]}, {view.shape[1]})")

@@ -21,7 +21,7 @@ Function = Callable[[list[Any]], Any]
 
 
 @rule("elementwise on tiles")
-def apply(call: Point, function: Function, operands: Sequence[Any], what: str) -> TileValue:
+def apply(call: Point, function: Function, operands: Sequence[object], what: str) -> TileValue:
     """The tile of `function` of the elements of `operands`, which are tiles and numbers.
 
     Raises:
@@ -45,7 +45,7 @@ def apply(call: Point, function: Function, operands: Sequence[Any], what: str) -
     return TileValue(parts[0].dtype, layout, tuple(parts))
 
 
-def _wide(call: Point, value: Any, length: int) -> Value:
+def _wide(call: Point, value: object, length: int) -> Value:
     """What a function gave for a vector, in as many lanes."""
     if not isinstance(value, Value) or value.weak is not None:
         raise call.error("EK0652", f"the elements of a tile are numbers of one dtype, not {describe(value)}")
@@ -75,7 +75,7 @@ def _candidates(call: Point, shape: tuple[int, int]) -> list[TileLayout]:
     return [layouts.layout_for(call, "tile", shape, rows=rows) for rows in (True, False)]
 
 
-def _fitted(call: Point, operand: Any, layout: TileLayout) -> Any:
+def _fitted(call: Point, operand: object, layout: TileLayout) -> Any:
     """An operand in the layout of the result, but for axes along which it is repeated."""
     if not isinstance(operand, TileValue):
         return operand
@@ -90,7 +90,7 @@ def shrunk(layout: TileLayout, shape: tuple[int, int]) -> TileLayout:
     return layout
 
 
-def _part(call: Point, operand: Any, row: int, segment: int, start: int, length: int) -> Any:
+def _part(call: Point, operand: object, row: int, segment: int, start: int, length: int) -> Any:
     if not isinstance(operand, TileValue):
         return operand
     builder, own = call.builder, operand.layout

@@ -186,7 +186,7 @@ def layout_for(call: Point, name: str, shape: tuple[int, int], *, rows: bool = F
 # *** tiles ***
 
 
-def filled(builder: Builder, dtype: DType, layout: TileLayout, number: Any) -> TileValue:
+def filled(builder: Builder, dtype: DType, layout: TileLayout, number: object) -> TileValue:
     """A tile of one number, known at compile time."""
     widths = [length for _, length in layout.columns.segments]
     row = [builder.const(number, SIMDType(dtype, width)) for width in widths]
@@ -344,7 +344,7 @@ def joined(builder: Builder, vectors: list[Value]) -> Value:
     return vectors[0]
 
 
-def conforming(call: Point, value: Any, other: Any) -> Any:
+def conforming(call: Point, value: object, other: object) -> Any:
     """A tile in the layout of another one of its shape and dtype; anything else as it is."""
     if not isinstance(value, TileValue) or not isinstance(other, TileValue):
         return value

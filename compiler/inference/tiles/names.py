@@ -26,7 +26,7 @@ MOST_REGISTERS = 255  # of 32 bits, of a thread
 MOST_UNROLLED = 1024  # elements of a thread
 
 
-def checked_shape(call: Point, shape: Any, argument: str | None) -> tuple[int, int]:
+def checked_shape(call: Point, shape: object, argument: str | None) -> tuple[int, int]:
     """The sizes of a tile.
 
     Raises:
@@ -99,7 +99,7 @@ def make_tile(call: Point, dtype: DType, args: list[Any], keywords: dict[str, An
 
 @method(KernelTensor, "tile")
 def tensor_tile(
-    call: Point, owner: KernelTensor, i: object, j: object, shape: Any, fill: object = 0, align: object = 1
+    call: Point, owner: KernelTensor, i: object, j: object, shape: object, fill: object = 0, align: object = 1
 ) -> TileView:
     """Tile (i, j) of a tensor of two axes that is cut into tiles of a shape."""
     if owner.rank != 2:
@@ -156,7 +156,7 @@ def cast(call: Point, owner: TileValue, dtype: Any) -> TileValue:
 
 
 @method(TileValue, "map")
-def map_(call: Point, owner: TileValue, f: Any) -> TileValue:
+def map_(call: Point, owner: TileValue, f: object) -> TileValue:
     """`f(v)`, or `f(v, i, j)` with the place of an element, of each element."""
     if not isinstance(f, Closure):
         text = f"map takes a function of an element, or of an element, its row and its column, not {describe(f)}"
@@ -171,7 +171,7 @@ def map_(call: Point, owner: TileValue, f: Any) -> TileValue:
 
 
 @method(TileValue, "reduce")
-def reduce(call: Point, owner: TileValue, axis: Any, monoid: object) -> Any:
+def reduce(call: Point, owner: TileValue, axis: object, monoid: object) -> Any:
     return reductions.reduce(call, owner, axis, monoid)
 
 

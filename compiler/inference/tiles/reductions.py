@@ -102,7 +102,7 @@ class Reduction:
         return layouts.joined(builder, [builder.one("cast", [place], SIMDType(INT32)) for place in places])
 
     def _lanes(self, state: State, start: int, count: int) -> State:
-        def taken(_: object, number: Any) -> Any:
+        def taken(_: object, number: object) -> Any:
             if not isinstance(number, Value) or layouts.width_of(number) == 1:
                 return number
             return lanes_of(self.call.builder, number, start, count)
@@ -119,7 +119,7 @@ class Reduction:
         while step < digit.size:
             distance = builder.int_(digit.divisor * step)
 
-            def swapped(_: object, number: Any, distance: Value = distance) -> Any:
+            def swapped(_: object, number: object, distance: Value = distance) -> Any:
                 if not isinstance(number, Value):
                     return number
                 return builder.one("warp_shuffle", [number, distance], number.type, kind="xor", **attrs)
@@ -175,7 +175,7 @@ class Reduction:
             return TileLayout(layout.rows, axis, layout.threads)
         return TileLayout(axis, layout.columns, layout.threads)
 
-    def _exchanged(self, values: list[Value], layout: TileLayout, count: int, key: Any) -> list[list[Value]]:
+    def _exchanged(self, values: list[Value], layout: TileLayout, count: int, key: object) -> list[list[Value]]:
         """Of each warp the numbers that it has for the places of this thread."""
         call, dtype = self.call, values[0].dtype
         tile = TileValue(dtype, layout, tuple(values))
@@ -192,7 +192,7 @@ class Reduction:
         return made
 
 
-def reduce(call: Point, tile: TileValue, axis: Any, monoid: object) -> Any:
+def reduce(call: Point, tile: TileValue, axis: object, monoid: object) -> Any:
     """The rows (axis 1) or the columns (axis 0) of a tile, each as the value of a monoid.
 
     Raises:

@@ -19,7 +19,7 @@ from .tiles import TileValue
 PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StorageType, type(None))
 
 
-def parts_of(value: Any) -> tuple[Any, ...] | None:
+def parts_of(value: object) -> tuple[Any, ...] | None:
     """The items of a tuple or the fields of a struct; None for a value without parts."""
     if isinstance(value, tuple):
         return value
@@ -30,7 +30,7 @@ def parts_of(value: Any) -> tuple[Any, ...] | None:
     return value.parts if isinstance(value, StructValue) else None
 
 
-def with_parts(value: Any, parts: tuple[Any, ...]) -> Any:
+def with_parts(value: object, parts: tuple[object, ...]) -> Any:
     """A value of the same kind with other parts."""
     if isinstance(value, Copies):
         return Copies(value.what, *parts)
@@ -39,7 +39,7 @@ def with_parts(value: Any, parts: tuple[Any, ...]) -> Any:
     return StructValue(value.type, parts) if isinstance(value, StructValue) else parts
 
 
-def is_static(value: Any, part: int) -> bool:
+def is_static(value: object, part: int) -> bool:
     """Whether a part is a field that is declared as one of Python's own types: it stays known at compile time."""
     return isinstance(value, StructValue) and value.type.is_static(part)
 
@@ -56,17 +56,17 @@ def same_kind(a: Any, b: Any) -> bool:
     return isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value can be one of the running program: a number, known now or not, or a pointer."""
     return isinstance(value, Value) or is_comptime_number(value)
 
 
-def has_numbers(value: Any) -> bool:
+def has_numbers(value: object) -> bool:
     """Whether a value is a number, or has one among its parts."""
     return bool(numbers_of(value))
 
 
-def numbers_of(value: Any, key: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
+def numbers_of(value: object, key: tuple[object, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
     """Every number in a value, with the way to it: the key, then the numbers of the parts."""
     parts = parts_of(value)
     if parts is None:
@@ -78,7 +78,9 @@ def numbers_of(value: Any, key: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, .
     return results
 
 
-def replaced(value: Any, with_number: Callable[[tuple[object, ...], object], object], key: tuple[Any, ...] = ()) -> Any:
+def replaced(
+    value: object, with_number: Callable[[tuple[object, ...], object], object], key: tuple[object, ...] = ()
+) -> Any:
     """A value of the same shape with other numbers; `with_number` gets the way to each, and the number."""
     parts = parts_of(value)
     if parts is None:

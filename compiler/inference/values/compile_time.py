@@ -237,7 +237,7 @@ class Undefined:
 _NUMBERS = (bool, int, float, complex)
 
 
-def is_comptime_number(value: Any) -> bool:
+def is_comptime_number(value: object) -> bool:
     return isinstance(value, _NUMBERS)
 
 

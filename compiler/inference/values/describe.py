@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....dsl.diagnostics.errors import plural
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
@@ -30,14 +28,14 @@ from .index import BodyIndex
 from .tiles import TileValue, TileView
 
 
-def literal_text(value: Any) -> str:
+def literal_text(value: object) -> str:
     """A compile-time number as messages show it: whole, unless it would fill the screen."""
     if type(value) is int and value.bit_length() > 256:
         return f"<an integer of {value.bit_length()} bits>"
     return repr(value)
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """A value's type, for messages."""
     match value:
         case Value(weak=str() as kind):

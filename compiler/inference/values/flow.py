@@ -67,7 +67,7 @@ class Flow:
         return Flow(self.kinds - {kind} | {"next"}, self.value, flags)
 
 
-def ended(kind: str, value: Any = ABSENT) -> Flow:
+def ended(kind: str, value: object = ABSENT) -> Flow:
     """A block that surely ended in this way."""
     return Flow(frozenset({kind}), value)
 

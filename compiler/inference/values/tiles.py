@@ -146,7 +146,7 @@ class TileView:
         return f"a view of {self.shape[0]} x {self.shape[1]} {self.tensor.dtype}"
 
 
-def is_tile(value: Any) -> bool:
+def is_tile(value: object) -> bool:
     """Whether a value is a tile."""
     return isinstance(value, TileValue)
 

@@ -131,7 +131,7 @@ class _Collector:
         return self.source(cls, text_of_struct, lambda: parse_struct(cls, self.resolve, self.reads))
 
     def source(
-        self, what: Any, file_of: Callable[[Any], str], parse: Callable[[], tuple[Any, list[EinkornError]]]
+        self, what: object, file_of: Callable[[Any], str], parse: Callable[[], tuple[Any, list[EinkornError]]]
     ) -> int:
         """The number of a function or a struct, which is read when it is reached first."""
         if what not in self.seen_functions:
@@ -151,7 +151,7 @@ class _Collector:
             raise AlreadyReported
         return self.seen_functions[what]
 
-    def resolve(self, value: Any, name: str, place: Place) -> int:
+    def resolve(self, value: object, name: str, place: Place) -> int:
         try:
             entry = self.entry(value, name)
         except (EinkornError, AlreadyReported, Unresolved, RecursionError):

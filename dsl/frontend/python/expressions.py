@@ -278,7 +278,7 @@ class ExpressionParser:
         elif names is self.closure and name in self.cells:
             self.reads.in_cell(self.cells[name])
 
-    def global_(self, value: Any, node: ast.expr) -> s.Expr:
+    def global_(self, value: object, node: ast.expr) -> s.Expr:
         try:
             return self.constant(value, node.id if isinstance(node, ast.Name) else ast.unparse(node), node)
         except CompileError as error:

@@ -426,7 +426,7 @@ class _SignatureReader:
                 raise self.fail(text, "EK0301", parameter.name, hint) from None
         return annotation
 
-    def dtype(self, dtype: Any, argument: str) -> DType | str:
+    def dtype(self, dtype: object, argument: str) -> DType | str:
         if isinstance(dtype, SIMDType) and dtype.is_scalar:
             return dtype.dtype
         if isinstance(dtype, DType):

@@ -115,7 +115,7 @@ class _StructReader:
         annotation = self.parser.annotation(node.annotation)
         self.fields.append(s.Param(name, default, False, annotation, span=self.parser.span(node)))
 
-    def value(self, name: str, value: Any, node: ast.AST) -> s.Expr:
+    def value(self, name: str, value: object, node: ast.AST) -> s.Expr:
         """What a default or a constant was when the class was made."""
         return self.parser.constant(value, f"{self.cls.__name__}.{name}", node)
 

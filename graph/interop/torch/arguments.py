@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -47,13 +46,13 @@ def explained(
     return error
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if not isinstance(value, torch.Tensor):
         return shown_value(value)
     return "a nested one" if value.is_nested else f"one of layout {value.layout}"
 
 
-def _way(value: Any, wanted: str) -> str | None:
+def _way(value: object, wanted: str) -> str | None:
     if isinstance(value, torch.Tensor):
         return "nested tensors have parts: call the op on each" if value.is_nested else "write it out: x.to_dense()"
     return "make one of it: torch.as_tensor(x)" if "torch.Tensor" in wanted else None
@@ -73,7 +72,7 @@ def _wrong_number(schema: OpSchema, arguments: Sequence[TensorArgument], got: in
     )
 
 
-def _misfit(schema: OpSchema, argument: TensorArgument, value: Any) -> str | None:
+def _misfit(schema: OpSchema, argument: TensorArgument, value: object) -> str | None:
     """What an argument takes, where that is not what it gets."""
     if argument.form is Form.SCALAR:
         if type(value) is complex and not any(dtype.is_complex() for dtype in schema.allowed(argument.dtype)):

@@ -19,7 +19,7 @@ from .op import TorchOp as Op
 from .op import op_of
 
 
-def op(kernel: Any, *, extensions: Extensions = ()) -> Op:
+def op(kernel: object, *, extensions: Extensions = ()) -> Op:
     """A kernel as an op of PyTorch: in eager mode, in compiled and exported programs, under vmap and autograd.
 
     Args:
@@ -71,6 +71,8 @@ op._torchdynamo_inline = _op_traced  # type: ignore[attr-defined]
 
 
 @untraced
-def call(kernel: AnyKernel | LoadedKernel, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
+def call(
+    kernel: AnyKernel | LoadedKernel, args: Sequence[object], parameters: Mapping[str, object], out: object = None
+) -> Any:
     """A direct call of a kernel where an argument is a tensor of PyTorch: `kernel(*args, **parameters, out=out)`."""
     return op_of(kernel).call(args, parameters, out)

@@ -11,7 +11,6 @@ import hashlib
 import linecache
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
@@ -40,7 +39,7 @@ def _digest(parts: Iterator[str]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _texts(function: Any) -> Iterator[str]:
+def _texts(function: object) -> Iterator[str]:
     """The text of the file of a function or kernel; of a kernel of a package, the digest of its program."""
     code = getattr(getattr(function, "function", function), "__code__", None)
     lines = linecache.getlines(code.co_filename) if code is not None else []

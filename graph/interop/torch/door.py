@@ -299,7 +299,7 @@ class Doors:
         self._kept += [library, owner, fail, special, caller]
         return library.address("ek_door"), table
 
-    def _key(self, parameters: Mapping[str, Any], values: Sequence[Any]) -> Key | None:
+    def _key(self, parameters: Mapping[str, object], values: Sequence[object]) -> Key | None:
         """The key of a call as kernels make it; None where there is none."""
         words: list[int] = []
         for value in values:
@@ -421,7 +421,7 @@ def _form(
     return TorchForm(lists=lists if any(count >= 0 for count in lists) else None)
 
 
-def _is_written(default: Any) -> bool:
+def _is_written(default: object) -> bool:
     """Whether schemas can write a default: else they say None, which is not a number."""
     return not isinstance(default, float) or default - default == 0
 

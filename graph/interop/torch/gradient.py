@@ -40,10 +40,10 @@ class TorchRunner:
         self._fallback = fallback
         self._run = run
 
-    def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+    def kernel(self, kernel: AnyKernel, args: Sequence[object], parameters: Mapping[str, object]) -> Any:
         return self._run(kernel, args, parameters)
 
-    def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[torch.Tensor]:
+    def graph(self, backward: BackwardGraph, args: Sequence[object]) -> Sequence[torch.Tensor]:
         op = _ops.get(backward)
         if op is None:
             op = _ops[backward] = _BackwardOp(backward, self._special)
@@ -57,7 +57,7 @@ class TorchRunner:
         return self._special
 
 
-def _tensor(value: Any, type: ShapedType, device: torch.device) -> torch.Tensor:
+def _tensor(value: object, type: ShapedType, device: torch.device) -> torch.Tensor:
     """What a graph takes: a number as a tensor without axes."""
     if isinstance(value, torch.Tensor):
         return value
@@ -89,10 +89,10 @@ class KernelRule:
             return f"its backward is the kernel {record.compute.schema.name!r}, which has no backward itself"
         return ""
 
-    def refuse(self, inputs: Sequence[Any]) -> None:
+    def refuse(self, inputs: Sequence[object]) -> None:
         self._fallback().check_gradients(Arguments(list(inputs), None, {}))
 
-    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, object], needs: Sequence[object]) -> Uses:
+    def uses(self, inputs: Sequence[object], parameters: Mapping[str, object], needs: Sequence[object]) -> Uses:
         here = self._fallback()
         kernel = here.kernel
         record = kernel.gradient
@@ -108,9 +108,9 @@ class KernelRule:
 
     def gradients(
         self,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        grads: Sequence[Any],
+        inputs: Sequence[object],
+        outputs: Sequence[object],
+        grads: Sequence[object],
         parameters: Mapping[str, object],
         needs: Sequence[object] = (),
         kept: Uses | None = None,
@@ -190,7 +190,7 @@ class _BackwardOp:
     def obstacle(self, forward: bool) -> str:
         return "it is a graph, which has no derivative"
 
-    def refuse(self, inputs: Sequence[Any]) -> None:
+    def refuse(self, inputs: Sequence[object]) -> None:
         raise GraphError(
             f"a gradient would flow through {self.op!r}, which computes gradients and has no backward itself",
             code="EK0881",
@@ -199,7 +199,7 @@ class _BackwardOp:
             hint="call it under torch.no_grad()",
         )
 
-    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, object], needs: Sequence[object]) -> Uses:
+    def uses(self, inputs: Sequence[object], parameters: Mapping[str, object], needs: Sequence[object]) -> Uses:
         return Uses()
 
     def gradients(self, *_: object) -> list[Any]:

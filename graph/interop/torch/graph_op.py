@@ -185,7 +185,7 @@ class GraphOp:
     def __copy__(self) -> GraphOp:
         return self
 
-    def __deepcopy__(self, memo: Any) -> GraphOp:
+    def __deepcopy__(self, memo: object) -> GraphOp:
         return self
 
     def __repr__(self) -> str:

@@ -54,7 +54,7 @@ def _is_elementwise(special: Specialisation) -> bool:
         return False
 
 
-def _size(size: Any) -> int:
+def _size(size: object) -> int:
     """A size as far as layouts go: 1, or more than that."""
     if isinstance(size, torch.SymInt) and is_unknown(size):
         return 2

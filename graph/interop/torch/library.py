@@ -75,7 +75,7 @@ class CustomOp:
     def __copy__(self) -> CustomOp:
         return self
 
-    def __deepcopy__(self, memo: Any) -> CustomOp:
+    def __deepcopy__(self, memo: object) -> CustomOp:
         return self
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class CustomOpLibrary:
     def __copy__(self) -> CustomOpLibrary:
         return self
 
-    def __deepcopy__(self, memo: Any) -> CustomOpLibrary:
+    def __deepcopy__(self, memo: object) -> CustomOpLibrary:
         return self
 
     def __iter__(self) -> Iterator[str]:

@@ -82,7 +82,7 @@ class NumberOps:
         return self.overload(*values, **parameters)
 
 
-def chosen(ops: NumberOps, args: Sequence[Any], parameters: Mapping[str, object]) -> Any:
+def chosen(ops: NumberOps, args: Sequence[object], parameters: Mapping[str, object]) -> Any:
     """What serves a call of an op."""
     if _is_traced():
         return ops.overload

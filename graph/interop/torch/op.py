@@ -105,11 +105,11 @@ class Registered:
         if self.fallback.has_backward and not self.fallback.schema.mutable and not self.into:
             self.record()
 
-    def _arguments(self, values: Sequence[Any], parameters: dict[str, Any]) -> Arguments:
+    def _arguments(self, values: Sequence[object], parameters: dict[str, Any]) -> Arguments:
         arguments = self.fallback.into_arguments if self.into else self.fallback.function_arguments
         return arguments(values, parameters)
 
-    def _run(self, *values: Any, **parameters: Any) -> Any:
+    def _run(self, *values: object, **parameters: object) -> Any:
         call = self._arguments(values, parameters)
         self._check_gradients(call)
         result = self.fallback.run(call)
@@ -117,12 +117,12 @@ class Registered:
             (self.numbers or self.doors).open(call, values)
         return result
 
-    def _fake(self, *values: Any, **parameters: Any) -> Any:
+    def _fake(self, *values: object, **parameters: object) -> Any:
         call = self._arguments(values, parameters)
         self._check_gradients(call)
         return self.fallback.fake(call)
 
-    def _refuse(self, values: Sequence[Any]) -> None:
+    def _refuse(self, values: Sequence[object]) -> None:
         """Refuses to lose a derivative by writing into memory."""
         call = self._arguments(values, {})
         names = [argument.name for argument in (*self.fallback.schema.inputs, *self.fallback.schema.outputs)]
@@ -167,20 +167,20 @@ class TorchOp:
             schema = self._fallback.schema
             raise explained(schema, schema.inputs, error, args, kwargs) from None
 
-    def _chosen(self, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+    def _chosen(self, args: Sequence[object], parameters: Mapping[str, object]) -> Any:
         """The overload for a call, which autograd records where derivatives are computed."""
         if _transformed() or active or forward_ad._current_level >= 0:
             _let_record(self._registered.name)
         return self.torch if self._numbers is None else chosen(self._numbers, args, parameters)
 
-    def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def traced(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the kernel itself in a program that Dynamo traces."""
         if "out" in kwargs:
             out = kwargs.pop("out")
             return self.call(args, kwargs, out)
         return self(*repeated(self.kernel, args, kwargs), **kwargs)
 
-    def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
+    def call(self, args: Sequence[object], parameters: Mapping[str, object], out: object = None) -> Any:
         """The op with arrays of NumPy among its arguments, and with its outputs given."""
         tensors = repeated(self.kernel, [_as_tensor(value) for value in args], parameters)
         values = _grouped(self._fallback.schema, tensors, parameters)
@@ -227,7 +227,7 @@ class TorchOp:
             shared.gradient = self.kernel.gradient
         self._registered.add_backward()
 
-    def backward(self, function: Any = None, *, graph: bool = False) -> Any:
+    def backward(self, function: object = None, *, graph: bool = False) -> Any:
         """`@op.backward`: what computes the gradients; see `Kernel.backward`."""
         if function is None:
             return lambda given: self.backward(given, graph=graph)
@@ -253,7 +253,7 @@ class TorchOp:
     def __copy__(self) -> TorchOp:
         return self
 
-    def __deepcopy__(self, memo: Any) -> TorchOp:
+    def __deepcopy__(self, memo: object) -> TorchOp:
         return self
 
     def __repr__(self) -> str:
@@ -263,7 +263,7 @@ class TorchOp:
 _MISSING = object()
 
 
-def _grouped(schema: OpSchema, values: list[Any], parameters: Mapping[str, Any]) -> list[Any]:
+def _grouped(schema: OpSchema, values: list[Any], parameters: Mapping[str, object]) -> list[Any]:
     """The arguments of a call, those of a variadic argument in a list."""
     if not schema.variadic or any(isinstance(value, list | tuple) for value in values):
         return values
@@ -276,7 +276,7 @@ def _grouped(schema: OpSchema, values: list[Any], parameters: Mapping[str, Any])
     return grouped
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(value: object) -> Any:
     """An array of NumPy as a tensor over its memory; other values stay as they are."""
     if isinstance(value, np.ndarray):
         return torch.from_dlpack(value) if value.flags.writeable else torch.tensor(value)
@@ -299,7 +299,7 @@ def op_of(kernel: AnyKernel | LoadedKernel) -> TorchOp:
     return entry
 
 
-def run_kernel(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+def run_kernel(kernel: AnyKernel, args: Sequence[object], parameters: Mapping[str, object]) -> Any:
     """A kernel that a backward consists of."""
     return op_of(kernel)(*args, **parameters)
 

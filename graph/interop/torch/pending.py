@@ -22,7 +22,7 @@ def write_pending(name: str, library: torch.library.Library) -> None:
     op = getattr(getattr(torch.ops, namespace), plain).default
     written = [k for k, argument in enumerate(op._schema.arguments) if argument.is_write]
 
-    def call(*values: Any, **parameters: Any) -> Any:
+    def call(*values: object, **parameters: object) -> Any:
         resolved = [_resolved(value) for value in values]
         result = op(*resolved, **parameters)
         for k in written:
@@ -35,7 +35,7 @@ def write_pending(name: str, library: torch.library.Library) -> None:
         library.impl(plain, untraced(call), key)
 
 
-def _resolved(value: Any) -> Any:
+def _resolved(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_resolved(each) for each in value]
     if not isinstance(value, torch.Tensor) or not (value.is_conj() or value.is_neg()):

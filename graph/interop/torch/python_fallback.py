@@ -75,7 +75,7 @@ class PythonFallback:
         outputs = [value for argument, value in pairs if argument.role is Role.OUTPUT]
         return Arguments(inputs, outputs, self.parameters(parameters))
 
-    def parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def parameters(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Parameters as kernels take them; None stands for a default that schemas cannot write."""
         kinds = {p.name: p.kind for p in self.schema.parameters}
         values = {name: value for name, value in given.items() if value is not None}
@@ -134,7 +134,7 @@ class PythonFallback:
             outputs = [dtype_of(t, op, "out") for t in flat(call.outputs)]
         return specialise(self.kernel, kinds, call.parameters, device, outputs=outputs)
 
-    def _kinds(self, argument: TensorArgument, value: Any) -> Any:
+    def _kinds(self, argument: TensorArgument, value: object) -> Any:
         if isinstance(value, list | tuple):
             return [self._kinds(argument, each) for each in value]
         if isinstance(value, torch.Tensor):
@@ -274,7 +274,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return bool(tensor.is_contiguous() and not tensor.is_neg())
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> Any:
     return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 

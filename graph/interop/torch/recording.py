@@ -46,17 +46,17 @@ class DerivativeRule(Protocol):
     def obstacle(self, forward: bool) -> str:
         """Why there is no derivative in the reverse mode, or in the forward mode; "" where there is one."""
 
-    def refuse(self, inputs: Sequence[Any]) -> None:
+    def refuse(self, inputs: Sequence[object]) -> None:
         """Raises what says that a gradient would be lost; called where there is no derivative."""
 
-    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, object], needs: Sequence[object]) -> Uses:
+    def uses(self, inputs: Sequence[object], parameters: Mapping[str, object], needs: Sequence[object]) -> Uses:
         """Which inputs and outputs `gradients` needs, where the gradients of these inputs are needed."""
 
     def gradients(
         self,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        grads: Sequence[Any],
+        inputs: Sequence[object],
+        outputs: Sequence[object],
+        grads: Sequence[object],
         parameters: Mapping[str, object],
         needs: Sequence[object] = (),
         kept: Uses | None = None,
@@ -106,7 +106,7 @@ class _Call:
         count = sum(1 if length is None else length for length in self.inputs)
         return grouped(flat[:count], self.inputs), grouped(flat[count:], self.outputs)
 
-    def keep(self, op: str, values: Sequence[Any], outputs: Sequence[Any]) -> list[torch.Tensor]:
+    def keep(self, op: str, values: Sequence[object], outputs: Sequence[object]) -> list[torch.Tensor]:
         """The tensors to keep, of all inputs and outputs one by one."""
         wanted = [
             positions is None or self.dual or k in positions
@@ -161,7 +161,7 @@ def record(name: str, library: torch.library.Library, rule: DerivativeRule) -> C
     op = getattr(getattr(torch.ops, namespace), plain).default
     function = _function_of(op, plain, rule)
 
-    def call(keys: Any, *inputs: Any, **parameters: Any) -> Any:
+    def call(keys: object, *inputs: object, **parameters: object) -> Any:
         reverse = torch.is_grad_enabled() and any(_requires_grad(value) for value in inputs)
         dual = forward_mode() and has_tangent(inputs)
         if not (reverse or dual):
@@ -189,7 +189,7 @@ def check(name: str, library: torch.library.Library, refuse: Callable[[Sequence[
     namespace, _, plain = name.partition("::")
     op = getattr(getattr(torch.ops, namespace), plain).default
 
-    def call(keys: Any, *inputs: Any, **parameters: Any) -> Any:
+    def call(keys: object, *inputs: object, **parameters: object) -> Any:
         if torch.is_grad_enabled() or forward_mode():
             refuse(inputs)
         return _below(op, keys, inputs, parameters)
@@ -302,7 +302,7 @@ def _spread(gradients: Sequence[Any], counts: Sequence[int | None]) -> list[Any]
 unpack = functools.partial(forward_ad.unpack_dual, level=0)  # there is no other
 
 
-def _requires_grad(value: Any) -> bool:
+def _requires_grad(value: object) -> bool:
     if isinstance(value, torch.Tensor):
         return bool(value.requires_grad)
     return isinstance(value, list | tuple) and any(map(_requires_grad, value))
@@ -316,13 +316,13 @@ def forward_mode() -> bool:
     return interpreter is not None and bool(interpreter.key() == torch._C._functorch.TransformType.Jvp)
 
 
-def has_tangent(inputs: Sequence[Any]) -> bool:
+def has_tangent(inputs: Sequence[object]) -> bool:
     """Whether one of the inputs carries a tangent of the forward mode."""
     tensors = (tensor for value in inputs for tensor in tensors_of(value))
     return any(unpack(tensor).tangent is not None for tensor in tensors)
 
 
-def refuse_tangents(op: str, arguments: Sequence[str], inputs: Sequence[Any], why: str, kind: str = "op") -> None:
+def refuse_tangents(op: str, arguments: Sequence[str], inputs: Sequence[object], why: str, kind: str = "op") -> None:
     """Refuses to lose a derivative of the forward mode.
 
     Raises:
@@ -350,7 +350,7 @@ def _refuse_tangent(op: str, argument: str, why: str, kind: str = "op") -> None:
 # *** lists among arguments ***
 
 
-def lengths(values: Sequence[Any]) -> list[int | None]:
+def lengths(values: Sequence[object]) -> list[int | None]:
     """The length of each list among the values; None for what is not a list."""
     return [len(value) if isinstance(value, list | tuple) else None for value in values]
 

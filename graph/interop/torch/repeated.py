@@ -69,7 +69,7 @@ def _dtype(kernel: AnyKernel, k: int, known: torch.dtype) -> torch.dtype:
     return TORCH_DTYPES[declared] if isinstance(declared, DType) else known
 
 
-def _check(kernel: AnyKernel, k: int, value: Any, dtype: torch.dtype) -> None:
+def _check(kernel: AnyKernel, k: int, value: object, dtype: torch.dtype) -> None:
     """Refuses a number that its dtype does not hold."""
     name, argument = kernel.schema.name, kernel.schema.inputs[k].name
     own = dtype_of(torch.empty(0, dtype=dtype), name, argument)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from ....dsl.diagnostics.errors import GraphError
 from ....dsl.diagnostics.places import user_place
@@ -149,7 +148,7 @@ def _parameter(schema: OpSchema, parameter: Parameter) -> str:
     return f"{kind}? {parameter.name}=None" if default is None else f"{kind} {parameter.name}={default}"
 
 
-def _default(value: Any) -> str | None:
+def _default(value: object) -> str | None:
     """A default as schemas write it; None where they have no words for it."""
     if isinstance(value, tuple):
         return str(list(value))

@@ -21,16 +21,16 @@ class SymbolicSize:
     def __init__(self, size: Any) -> None:
         self.size = size
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return sized(self.size + plain(other))
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         return sized(self.size - plain(other))
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return sized(plain(other) - self.size)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return sized(self.size * plain(other))
 
     __radd__ = __add__
@@ -39,23 +39,23 @@ class SymbolicSize:
     def __neg__(self) -> Any:
         return sized(-self.size)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         return sized(self.size // plain(other))
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         return sized(plain(other) // self.size)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         return sized(self.size % plain(other))
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         return sized(plain(other) % self.size)
 
-    def minimum(self, other: Any) -> Any:
+    def minimum(self, other: object) -> Any:
         """The smaller of the two sizes."""
         return sized(torch.sym_min(self.size, plain(other)))
 
-    def maximum(self, other: Any) -> Any:
+    def maximum(self, other: object) -> Any:
         """The larger of the two sizes."""
         return sized(torch.sym_max(self.size, plain(other)))
 
@@ -79,21 +79,21 @@ class SymbolicSize:
         return str(self.size)
 
 
-def sized(size: Any) -> Any:
+def sized(size: object) -> Any:
     """A size for signatures."""
     return SymbolicSize(size) if isinstance(size, torch.SymInt) else size
 
 
-def plain(size: Any) -> Any:
+def plain(size: object) -> Any:
     """A size for PyTorch."""
     return size.size if isinstance(size, SymbolicSize) else size
 
 
-def sized_shape(shape: Sequence[Any]) -> tuple[Any, ...]:
+def sized_shape(shape: Sequence[object]) -> tuple[Any, ...]:
     """A shape for signatures."""
     return tuple(sized(size) for size in shape)
 
 
-def plain_shape(shape: Sequence[Any]) -> tuple[Any, ...]:
+def plain_shape(shape: Sequence[object]) -> tuple[Any, ...]:
     """A shape for PyTorch."""
     return tuple(plain(size) for size in shape)

@@ -87,6 +87,6 @@ def flat(values: Sequence[object]) -> list[Any]:
     return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
 
 
-def tensors_of(value: Any) -> list[torch.Tensor]:
+def tensors_of(value: object) -> list[torch.Tensor]:
     """The tensors that a value is or lists."""
     return [each for each in flat([value]) if isinstance(each, torch.Tensor)]

@@ -30,7 +30,7 @@ class _Undo(Exception):
     """Ends a trial."""
 
 
-def _types_of(call: NodeCall, condition: Value, graph: Any) -> list[TensorType]:
+def _types_of(call: NodeCall, condition: Value, graph: object) -> list[TensorType]:
     """The types of what a graph without inputs gives: it is staged once and taken back."""
     types: list[TensorType] = []
     try:
@@ -56,7 +56,7 @@ def if_(call: NodeCall, condition: Value, *, then_branch: object, else_branch: o
         return _first_arm(call, flag, then_branch, types, others)
     joint = [_joint_type(call, flag, *pair) for pair in zip(types, others, strict=True)]
 
-    def arm(graph: Any) -> list[TensorValue]:
+    def arm(graph: object) -> list[TensorValue]:
         values = [call.tensor(value) for value in call.run_graph(graph, [])]
         return [with_sizes(value, type.shape) for value, type in zip(values, joint, strict=True)]
 
@@ -64,7 +64,7 @@ def if_(call: NodeCall, condition: Value, *, then_branch: object, else_branch: o
 
 
 def _first_arm(
-    call: NodeCall, flag: TensorValue, graph: Any, types: list[TensorType], others: list[TensorType]
+    call: NodeCall, flag: TensorValue, graph: object, types: list[TensorType], others: list[TensorType]
 ) -> tuple[Value, ...]:
     """The first of two graphs whose results have other types or numbers of axes than those of the second, where sizes
     decide between them: a call has to have sizes with which it is the one that runs."""
@@ -115,7 +115,7 @@ def loop(call: NodeCall, trips: Value, condition: Value, *initial: Value, body: 
 
 
 def _unrolled(
-    call: NodeCall, body: Any, values: list[Value], most: int | None, goes: bool, scans: int
+    call: NodeCall, body: object, values: list[Value], most: int | None, goes: bool, scans: int
 ) -> list[Value] | None:
     """The rounds one after the other; None where their number shows only when the graph runs, or is large."""
     collected: list[list[Value]] = [[] for _ in range(scans)]
@@ -151,7 +151,9 @@ def _stacked(call: NodeCall, values: list[Value], axis: int = 0) -> Value:
     return ops.stack([call.tensor(value) for value in values], axis)
 
 
-def _while(call: NodeCall, body: Any, trips: Value, condition: Value, values: list[TensorValue]) -> list[TensorValue]:
+def _while(
+    call: NodeCall, body: object, trips: Value, condition: Value, values: list[TensorValue]
+) -> list[TensorValue]:
     most = ops.reshape(call.tensor(trips), []) if trips is not None else None
     first = ops.reshape(call.tensor(condition), []) if condition is not None else ops.constant(True, DType.bool)
     types = [value.type for value in values]

@@ -142,7 +142,7 @@ def widened(function: Callable[..., TensorValue]) -> Callable[..., TensorValue]:
     """A function of a tensor that computes half types in float32."""
 
     @functools.wraps(function)
-    def apply(x: TensorValue, *args: Any, **attributes: Any) -> TensorValue:
+    def apply(x: TensorValue, *args: object, **attributes: object) -> TensorValue:
         if not x.dtype.is_half():
             return function(x, *args, **attributes)
         wide = [ops.cast(a, DType.float32) if isinstance(a, TensorValue) and a.dtype.is_half() else a for a in args]

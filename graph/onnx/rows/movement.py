@@ -46,7 +46,7 @@ def transpose(data: TensorValue, *, perm: list[int] | None = None) -> TensorValu
 # *** slices ***
 
 
-def _slices(rank: int, starts: object, ends: Any, axes: object, steps: Any) -> list[tuple[int, int, int, int]]:
+def _slices(rank: int, starts: object, ends: object, axes: object, steps: object) -> list[tuple[int, int, int, int]]:
     """Axis, start, end and step of each slice."""
     starts, ends = np.asarray(starts).reshape(-1), np.asarray(ends).reshape(-1)
     over = range(len(starts)) if axes is None else [int(axis) % rank for axis in np.asarray(axes).reshape(-1)]
@@ -55,7 +55,7 @@ def _slices(rank: int, starts: object, ends: Any, axes: object, steps: Any) -> l
     return [(int(a), int(start), int(end), step) for a, start, end, step in listed]
 
 
-def _known_slice(data: Array, starts: object, ends: Any, axes: object = None, steps: Any = None) -> Array:
+def _known_slice(data: Array, starts: object, ends: object, axes: object = None, steps: object = None) -> Array:
     index: list[slice] = [slice(None)] * data.ndim
     for axis, start, end, step in _slices(data.ndim, starts, ends, axes, steps):
         first, last = start, end

@@ -30,7 +30,7 @@ def _by_scale(call: NodeCall, dim: Dim, scale: float) -> Dim:
     call.fail(f"scales a symbolic size by {scale}, which is neither a whole number nor one over one", code="EK0529")
 
 
-def _whole(given: Sequence[object], over: Sequence[int], rest: Sequence[Any]) -> list[Any]:
+def _whole(given: Sequence[object], over: Sequence[int], rest: Sequence[object]) -> list[Any]:
     """What is given for some axes, and `rest` for the others."""
     all_axes = list(rest)
     for axis, each in zip(over, given, strict=True):

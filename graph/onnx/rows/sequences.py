@@ -96,7 +96,7 @@ def split_to_sequence(
 
 
 @onnx_op("Optional")
-def optional(value: Value = None, *, type: Any = None) -> Any:
+def optional(value: Value = None, *, type: object = None) -> Any:
     """A value, or none."""
     return (value,)
 

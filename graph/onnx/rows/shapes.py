@@ -74,7 +74,7 @@ def constant(
 
 
 @onnx_op("ConstantOfShape")
-def constant_of_shape(call: NodeCall, shape: Dims, *, value: Any = None) -> Value:
+def constant_of_shape(call: NodeCall, shape: Dims, *, value: object = None) -> Value:
     """One number everywhere."""
     item = value if isinstance(value, KnownTensor) else KnownTensor(np.zeros(1, np.float32), DType.float32)
     if item.array.size != 1:
