@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from einkorn.distributed import Mesh, RankGroup, rank, size
 
-from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, nn, ops
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, TensorValue, nn, ops
 
 DIM, HIDDEN, HEADS = 32, 64, 8
 
@@ -75,7 +75,7 @@ def training(group: RankGroup) -> None:
 
     def step(x: Any, y: Any, w: Any) -> Any:
         gradient = ops.transpose(x, 0, 1) @ (x @ w - y) * (2 / (16 // group.size))
-        return w - ops.allreduce.mean(gradient, group) * 0.1
+        return w - 0.1 * cast(TensorValue, ops.allreduce.mean(gradient, group))
 
     model = InferenceSession(num_threads=1).load(Graph("step", step, [f32("n", 6), f32("n", 3), f32(6, 3)]))
     mine, wanted = w, w.astype(np.float64)

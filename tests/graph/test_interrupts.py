@@ -99,6 +99,9 @@ class Hearer:
             raise KeyboardInterrupt
         self.received.append((context, site, arguments[0]))
 
+    def on_exchange(self, context: int, slot: int, kind: int, *given: int) -> int:
+        raise NotImplementedError  # there are no ranks
+
     def on_interrupt(self, context: int, error: BaseException) -> None:
         self.received.append((context, -1, type(error)))
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import ray
 
 from einkorn.dsl import Floating, InputTensor, OutputTensor, exp, foreach, register
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+
+ray: Any = import_module("ray")  # its types want classes that its decorators have made
 
 T = TypeVar("T", bound=Floating)
 
