@@ -34,9 +34,14 @@ from einkorn.distributed import Mesh, rank, size
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 how, which, delay, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+is_process = "PMI_RANK" in os.environ
+if how == "loop" and is_process:
+    os.environ["EINKORN_COLLECTIVE_TIMEOUT"] = seconds  # communicators of processes read it once
 mesh = Mesh({"model": size()})
 x = TensorType(DType.float32, ["n"], DeviceRef.CPU())
 model = InferenceSession(num_threads=1).load(Graph("total", lambda x: ops.allreduce.sum(x, mesh), [x]))
+if is_process:
+    sys.modules["mpi4py.MPI"].COMM_WORLD.Barrier()  # waits for those that start and compile slowly, without a limit
 model(np.ones(5001, np.float32))
 if how == "loop":
     os.environ["EINKORN_COLLECTIVE_TIMEOUT"] = seconds  # all ranks have started by now
