@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 SIDE_BY_SIDE := --numprocesses auto --dist worksteal
 
-.PHONY: help demo docs test test-long test-all types unlinted everything test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed collectives-speed gpu-code export-speed models models-speed test-gpu fuzz clean
+.PHONY: help demo docs test test-long test-all types unlinted everything test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed collectives-speed gpu-code c-api-page export-speed models models-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -100,6 +100,9 @@ collectives-speed: callers  ## time collectives between two processes beside mpi
 
 gpu-code: $(READY)  ## count the machine code of ops next to that of Triton for GPUs that need not be here; writes docs/gpu-code.md
 	$(BIN)/python benchmarks/gpu_code.py --update
+
+c-api-page: $(READY)  ## write docs/c-api-reference.md from the headers of the C API
+	$(BIN)/python tests/support/c_api_page.py
 
 export-speed: $(READY)  ## time exported files and the C API next to Python and ONNX Runtime; writes docs/export.md
 	$(BIN)/python benchmarks/export.py --update

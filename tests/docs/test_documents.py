@@ -6,9 +6,9 @@ In a document,
 - a ```python block runs, in order, in one namespace and one temporary folder; it may define kernels, as a cell does;
 - a ```python block whose first line is `# path/to/file.py` is written to that file instead;
 - a ```text block right after a ```python block is what that block prints;
-- a ```c block whose first line is `// path/to/file.c` is written to that file;
-- a ```console block holds commands and the lines that they print: `$ einkorn ...` is run, so are `$ cc ...` and
-  `$ ./program` where there is a `cc`; others are not.
+- a ```c block whose first line is `// path/to/file.c` or `// path/to/file.h` is written to that file;
+- a ```console block holds commands and the lines that they print: `$ einkorn ...` is run, so are `$ cc ...`,
+  `$ ./program` and `$ einkorn runtime ...`, which calls `cc`, where there is a `cc`; others are not.
 
 In shown output `...` stands for anything: within a line, or alone for any number of lines. Lines at the end may be left
 out. Paths in the temporary folder are shown relative to it.
@@ -42,7 +42,7 @@ FIRST = ("README.md", "tour.md", "index.md")  # what is read first is run with a
 # page -> the library, an extra, that its code calls kernels from
 WANTS = {"torch.md": "torch", "jax.md": "jax", "numba.md": "numba", "dask.md": "xarray", "ray.md": "ray"}
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"(?:#|//) ([\w./-]+\.(?:py|json|c))\n")
+FILE = re.compile(r"(?:#|//) ([\w./-]+\.(?:py|json|c|h))\n")
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,12 @@ class Reader:
             words = shlex.split(command)
             settings = [word for word in words if re.match(r"EINKORN_\w+=", word)]
             words = words[len(settings) :]
-            if words[0].rpartition("/")[2] == "einkorn":
-                words = [sys.executable, "-m", "einkorn", *words[1:]]
-            elif shutil.which("cc") is None or not (words[0] == "cc" or words[0].startswith("./")):
+            is_einkorn = words[0].rpartition("/")[2] == "einkorn"
+            wants_cc = words[0] == "cc" or words[0].startswith("./") or (is_einkorn and words[1:2] == ["runtime"])
+            if not (is_einkorn or wants_cc) or (wants_cc and shutil.which("cc") is None):
                 continue
+            if is_einkorn:
+                words = [sys.executable, "-m", "einkorn", *words[1:]]
             done = subprocess.run(
                 words,
                 cwd=self.folder,

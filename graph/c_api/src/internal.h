@@ -16,7 +16,7 @@
 #define HIDDEN __attribute__((visibility("hidden")))
 #endif
 
-enum { NOT_TRUSTED = -9, NOT_SUPPORTED = -100, NO_FILE = -101, WRONG_FILE = -102, NOT_INITIALISED = -103 };
+enum { NOT_TRUSTED = -9, NOT_SUPPORTED = -100, NO_FILE = -101, WRONG_FILE = -102 };
 
 struct M_Status {
   int32_t code;

@@ -1,4 +1,4 @@
-/* The types of the C API. Each is made and freed by functions of its own; none has public fields. */
+/* The types of the C API. The values of the enumerators are Einkorn's own: compile programs with these headers. */
 #ifndef MAX_C_TYPES_H
 #define MAX_C_TYPES_H
 #include <stdbool.h>
@@ -11,18 +11,19 @@
 #define EINKORN_API
 #endif
 
-typedef struct M_Status M_Status;
-typedef struct M_RuntimeConfig M_RuntimeConfig;
-typedef struct M_RuntimeContext M_RuntimeContext;
-typedef struct M_CompileConfig M_CompileConfig;
-typedef struct M_AsyncCompiledModel M_AsyncCompiledModel;
-typedef struct M_AsyncModel M_AsyncModel;
-typedef struct M_AsyncTensor M_AsyncTensor;
-typedef struct M_TensorNameArray M_TensorNameArray;
-typedef struct M_TensorSpec M_TensorSpec;
-typedef struct M_AsyncTensorMap M_AsyncTensorMap;
-typedef struct M_WeightsRegistry M_WeightsRegistry;
-typedef struct M_Device M_Device;
+/* Objects. Each is made and freed by functions of its own; none has public fields. */
+typedef struct M_Status M_Status;                         /* success or failure, and its text */
+typedef struct M_RuntimeConfig M_RuntimeConfig;           /* settings of a context */
+typedef struct M_RuntimeContext M_RuntimeContext;         /* what models are loaded and executed in */
+typedef struct M_CompileConfig M_CompileConfig;           /* which model is loaded, and from where */
+typedef struct M_AsyncCompiledModel M_AsyncCompiledModel; /* a model that is loaded, or is being loaded */
+typedef struct M_AsyncModel M_AsyncModel;                 /* a model that can be executed, with its weights */
+typedef struct M_AsyncTensor M_AsyncTensor;               /* elements, and the spec of them */
+typedef struct M_TensorNameArray M_TensorNameArray;       /* names of inputs or outputs */
+typedef struct M_TensorSpec M_TensorSpec;                 /* name, dtype and sizes of a tensor */
+typedef struct M_AsyncTensorMap M_AsyncTensorMap;         /* tensors by name: inputs or outputs of a call */
+typedef struct M_WeightsRegistry M_WeightsRegistry;       /* weights that the program gives */
+typedef struct M_Device M_Device;                         /* the host */
 
 /* Element types. Bits 5 to 7 hold the kind. Of integers, bit 0 is the sign and the bits from kIntWidthShift on hold the
    binary logarithm of the width. Of floats, bits 0 to 3 hold the format. */
@@ -63,8 +64,10 @@ typedef enum M_Dtype {
   M_BOOL = 1 << 4
 } M_Dtype;
 
+/* Kinds of memory. No function takes one: programs that name them compile. */
 typedef enum M_AllocatorType { kSystem = 0, kCaching = 1 } M_AllocatorType;
 
+/* Kinds of values. No function takes one: programs that name them compile. */
 typedef enum M_ValueType {
   M_STRING_VALUE,
   M_DOUBLE_VALUE,
@@ -80,8 +83,10 @@ typedef enum M_ValueType {
   M_PYTHON_MOJO_VALUE
 } M_ValueType;
 
+/* Kinds of devices. There is one device, the host: M_HOST, 0. */
 typedef enum M_DeviceType { M_HOST = 0, M_ACCELERATOR = 1 } M_DeviceType;
 
+/* How tensors are printed, for M_setDebugPrintOptions. */
 typedef enum M_ResultOutputStyle {
   M_COMPACT = 0,
   M_FULL = 1,
