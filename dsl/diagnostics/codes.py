@@ -340,6 +340,8 @@ MEANINGS: dict[str, str] = {
     "EK0864": "An MPI launcher started the process, and mpi4py is not installed.",
     "EK0865": "A collective is given tensors, devices, ranks or an axis that do not belong together.",
     "EK0866": "A collective is used where ranks cannot take part: on eager tensors, or in exported code.",
+    "EK0867": "NCCL or RCCL refuses an exchange between ranks.",
+    "EK0868": "NCCL or RCCL is requested and cannot be used, or a rank has tensors on a second GPU.",
     "EK0870": "Forward-mode derivatives of a PyTorch op are not supported.",
     "EK0871": "A pickled kernel refers to a module that has a different kernel in this process.",
     "EK0872": "A process-local object is pickled or copied.",

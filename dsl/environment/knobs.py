@@ -262,6 +262,13 @@ class Knobs:
         _parse_seconds,
         "How many seconds a rank waits for the other ranks of a collective before it fails.",
     )
+    nccl: Knob[str] = Knob(
+        "EINKORN_NCCL",
+        "one of auto, on or off",
+        "auto",
+        _one_of(("auto", "on", "off")),
+        "Whether ranks exchange tensors of GPUs by NCCL or RCCL: where they can, always or never.",
+    )
     trust: Knob[Path | None] = Knob(
         "EINKORN_TRUST",
         "a file",

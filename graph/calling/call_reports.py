@@ -54,7 +54,7 @@ class ReportCollector:
         self._accesses = Accesses()
         self._collectives: CollectiveCalls | None = None
         if any(report.kind == EXCHANGE_SITE for report in plan.code.reports):
-            self._collectives = COLLECTIVE_CALLS.get()(plan.ir, plan.code.reports)
+            self._collectives = COLLECTIVE_CALLS.get()(plan.ir, plan.code.reports, plan.driver)
             native.context.collectives = self._collectives.address
         self._quiet = False  # whether prints are left out
         self._reported_by, self._late = "", False  # which thread has reported, and whether the call was over by then

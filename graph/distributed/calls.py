@@ -16,15 +16,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from ...dsl.contract import abi
 from ...dsl.contract.exchange import SLOT_SIZE, Exchange, ExchangeSlot, exchange_at
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, KernelError, plural
 from ...dsl.diagnostics.places import Place
 from ...dsl.types.dtype import DType
+from ..driver.device import Driver
 from ..findings.report_callbacks import EXCHANGE
 from ..findings.reports import EXCHANGE_SITE, Report
 from ..ir import ConstantTensor, GraphIR, Node
-from .communicator import Bytes, CollectiveCall, Communicator, NativeRanks, native_of
+from .communicator import Bytes, CollectiveCall, Communicator, DeviceExchange, NativeRanks, native_of
+from .device_exchanges import exchange_on_device
 from .failures import ranks_text
 from .mesh import RankGroup, group_of
 from .names import SEPARATOR, is_collective
@@ -73,8 +76,8 @@ class CollectiveCalls:
         address: where the slots of its reports lie, for `abi.Context.collectives`.
     """
 
-    def __init__(self, ir: GraphIR, reports: Sequence[Report]) -> None:
-        self._ir = ir
+    def __init__(self, ir: GraphIR, reports: Sequence[Report], driver: Driver) -> None:
+        self._ir, self._driver = ir, driver
         self._known = {k: collective_of(each) for k, each in enumerate(reports) if each.kind == EXCHANGE_SITE}
         self._groups: dict[str, RankGroup] = {}
         self._places: dict[int, Place | None] = {}
@@ -100,6 +103,9 @@ class CollectiveCalls:
             group = self._first(one.group)
         text = one.details(group.axis)
         call = CollectiveCall(one.name, text.format(count), self._places.get(node))
+        if table := abi.Context.from_address(context).device:
+            self._on_device(abi.DeviceTable.from_address(table), one, group, Exchange(kind), (to, source, size), call)
+            return 0
         native = native_of(group.communicator)
         pairs = one.pairs(group.rank)
         if kind == Exchange.FAILED:
@@ -111,6 +117,21 @@ class CollectiveCalls:
                 return exchange_at(context, slot_at, kind, to, source, size, *numbers)
         run(one, group, Exchange(kind), to, source, size, call)
         return 0
+
+    def _on_device(
+        self,
+        table: abi.DeviceTable,
+        one: Collective,
+        group: RankGroup,
+        kind: Exchange,
+        at: tuple[int, int, int],
+        call: CollectiveCall,
+    ) -> None:
+        """Makes an exchange of tensors that lie on a GPU: `at` are their addresses, and the bytes of a piece."""
+        root = int(one.option) if one.op == "broadcast" else 0
+        exchange = DeviceExchange(kind, *at, root, one.pairs(group.rank), call)
+        on_host = lambda to, source: run(one, group, kind, to, source, at[2], call)  # noqa: E731
+        exchange_on_device(self._driver, table, group, exchange, one.op in OF_TWO, on_host)
 
     def _fill(self, slot: ExchangeSlot, one: Collective, group: RankGroup, text: str, native: NativeRanks) -> None:
         """Lets a slot call the communicator itself."""
@@ -216,7 +237,10 @@ def number_of(ir: GraphIR, node: Node) -> int:
 
 def digest_of(ir: GraphIR, group: RankGroup) -> bytes:
     """What graphs with the same collectives over a group have in common."""
-    lines = [f"{text} {', '.join(map(str, node.out_types))}" for node, text in _over(ir, group)]
+    lines = [
+        " ".join([text, *(f"{each.dtype} {each.shape} {each.device.device_type}" for each in node.out_types)])
+        for node, text in _over(ir, group)
+    ]
     return hashlib.sha256("\n".join([group.text, *lines]).encode()).digest()[:16]
 
 
@@ -237,7 +261,10 @@ def compare_programs(ir: GraphIR, group: RankGroup, digest: bytes) -> None:
     """
     nodes = [node for node, _ in _over(ir, group)]
     first = next((node.place for node in nodes), None)
-    named = f"{ir.name} ({plural(len(nodes), 'collective')}" + (f", the first at {first})" if first else ")")
+    counted = plural(len(nodes), "collective")
+    if any(type.device.is_gpu() for node in nodes for type in node.out_types):
+        counted += " of tensors of GPUs"
+    named = f"{ir.name} ({counted}" + (f", the first at {first})" if first else ")")
     mine = np.zeros(256, np.uint8)
     mine[:16] = np.frombuffer(digest, np.uint8)
     data = named.encode()[:240]

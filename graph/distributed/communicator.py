@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...dsl.contract.exchange import Exchange
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.diagnostics.places import Place
@@ -93,6 +94,50 @@ class NativeRanks(Protocol):
 
         `peers` are the ranks that send or receive; empty where all take part.
         """
+
+
+@dataclass(frozen=True)
+class DeviceExchange:
+    """One exchange of memory of a device; see `dsl.contract.exchange`.
+
+    Attributes:
+        kind, to, source, size: as kernels give them; `size` is in bytes.
+        root: the rank that a broadcast comes from.
+        pairs: the senders and the receivers of a `MOVE`.
+        call: for messages.
+    """
+
+    kind: Exchange
+    to: int
+    source: int
+    size: int
+    root: int
+    pairs: Sequence[tuple[int, int]]
+    call: CollectiveCall
+
+    def reads(self, rank: int, ranks: int) -> int:
+        """How many bytes at `source` a rank gives away."""
+        if self.kind is Exchange.BROADCAST:
+            return self.size if rank == self.root else 0
+        if self.kind is Exchange.MOVE:
+            return self.size if any(rank == sender for sender, _ in self.pairs) else 0
+        return self.size * ranks if self.kind is Exchange.ALLTOALL else self.size
+
+    def writes(self, rank: int, ranks: int) -> int:
+        """How many bytes at `to` a rank gets."""
+        if self.kind is Exchange.BROADCAST:
+            return self.size if rank != self.root else 0
+        if self.kind is Exchange.MOVE:  # one that sends in place gets nothing
+            received = any(rank == receiver for _, receiver in self.pairs)
+            return self.size if received or self.to != self.source else 0
+        return self.size * ranks
+
+
+class DeviceRanks(Protocol):
+    """Ranks whose GPUs exchange memory by a library, each one GPU."""
+
+    def exchange(self, one: DeviceExchange, stream: int) -> None:
+        """Makes an exchange on a stream of the GPU, and waits until it is done."""
 
 
 def native_of(communicator: Communicator) -> NativeRanks | None:

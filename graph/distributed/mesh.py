@@ -11,8 +11,8 @@ import numpy as np
 from ...dsl.diagnostics.errors import GraphError, did_you_mean, plural, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import shielded
-from ..arguments import int_of
-from .communicator import Communicator
+from ..arguments import flag_of, int_of
+from .communicator import Communicator, DeviceRanks
 from .world import World, current_world
 
 Array = np.ndarray[Any, Any]
@@ -27,10 +27,14 @@ class RankGroup:
         axis: the axis along which they differ; "*" where it is all ranks.
         ranks: their numbers among the ranks of the mesh.
         communicator: of these ranks.
+        on_devices: that of their GPUs; None where tensors of GPUs go through the host.
+        has_agreed: whether the ranks have agreed on that.
     """
 
     def __init__(self, mesh: Mesh, axis: str, ranks: tuple[int, ...], communicator: Communicator) -> None:
         self.mesh, self.axis, self.ranks, self.communicator = mesh, axis, ranks, communicator
+        self.on_devices: DeviceRanks | None = None
+        self.has_agreed = False
 
     @property
     def rank(self) -> int:
@@ -88,13 +92,15 @@ class Mesh:
     Args:
         axes: the name and the size of each axis. Their product is the number of ranks.
         communicator: the ranks; those of the program when left out. A communicator of mpi4py is taken, too.
+        nccl: whether tensors of GPUs are exchanged by NCCL or RCCL; `EINKORN_NCCL` says so when it is left out.
 
     Raises:
         GraphError: EK0860, axes that are none, or whose product is another number.
     """
 
-    def __init__(self, axes: Mapping[str, int], communicator: object = None) -> None:
+    def __init__(self, axes: Mapping[str, int], communicator: object = None, *, nccl: bool | None = None) -> None:
         world = current_world()
+        self.nccl = None if nccl is None else "on" if flag_of("nccl", nccl) else "off"
         self.axes = _axes_of(axes)
         chosen = world.communicator if communicator is None else _communicator_of(communicator)
         self.rank, self.size = chosen.rank, chosen.size

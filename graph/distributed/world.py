@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import sys
@@ -33,12 +34,19 @@ class World:
         communicator: of all ranks.
         meshes: of each text the newest `Mesh`.
         line: what kernels have printed of a line that has not ended.
+        at_end: what is called when the rank ends, with whether it has failed.
     """
 
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
         self.meshes: dict[str, Any] = {}
         self.line = ""
+        self.at_end: list[Callable[[bool], None]] = []
+
+    def end(self, failed: bool = False) -> None:
+        """The rank ends."""
+        while self.at_end:
+            self.at_end.pop()(failed)
 
     def ranked(self, text: str) -> str:
         """The lines that a text ends, each with the number of this rank; the line that it begins is kept."""
@@ -62,6 +70,7 @@ class _Process:
         with self.lock:
             if self.world is None:
                 self.world = World(_launched())
+                atexit.register(self.world.end)
             return self.world
 
 
@@ -143,9 +152,12 @@ def run_threads(function: Callable[[], R], ranks: int) -> list[R]:
 def as_rank(world: World) -> Iterator[None]:
     """Makes this thread a rank of a world."""
     outer, _worlds.own = _worlds.own, world
+    failed = True
     try:
         yield
+        failed = False
     finally:
+        world.end(failed)
         _worlds.own = outer
 
 

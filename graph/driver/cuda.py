@@ -119,6 +119,9 @@ class CudaLibrary(GpuLibrary):
             texts.append("" if known or text is None else text.decode())
         return texts[0] or f"CUDA error {status}", texts[1]
 
+    def uuid(self) -> bytes:
+        return bytes(self._call("cuDeviceGetUuid", self._device).bytes)
+
     def can_access(self, number: int) -> bool:
         return bool(self._call("cuDeviceCanAccessPeer", self._device, self._call("cuDeviceGet", number)))
 

@@ -69,6 +69,10 @@ class GpuLibrary(ABC):
     def properties(self) -> GpuProperties: ...
 
     @abstractmethod
+    def uuid(self) -> bytes:
+        """16 bytes that no other GPU has."""
+
+    @abstractmethod
     def can_access(self, number: int) -> bool:
         """Whether kernels here may read the memory of another GPU of the library, once that is enabled."""
 

@@ -109,6 +109,9 @@ class HipLibrary(GpuLibrary):
         name, text = map(_text, texts)
         return name or f"HIP error {status}", text
 
+    def uuid(self) -> bytes:
+        return bytes(self._call("hipDeviceGetUuid", self._number).bytes)
+
     def can_access(self, number: int) -> bool:
         return bool(self._call("hipDeviceCanAccessPeer", self._number, number))
 

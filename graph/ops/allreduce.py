@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..staging.value import TensorValue, TensorValueLike
-from .collectives import IN_GRAPHS, ON_HOST, Ranks
+from .collectives import IN_GRAPHS, Ranks
 from .reducing import allreduced
 from .stage import op
 
@@ -16,7 +16,6 @@ __all__ = ["max", "mean", "min", "sum"]
     namespace="allreduce",
     dtypes={"inputs": "numeric"},
     example='ops.allreduce.sum(inputs, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def sum(inputs: TensorValueLike | Sequence[TensorValueLike], signal_buffers: Ranks) -> TensorValue | list[TensorValue]:
@@ -37,7 +36,6 @@ def sum(inputs: TensorValueLike | Sequence[TensorValueLike], signal_buffers: Ran
     namespace="allreduce",
     dtypes={"inputs": "numeric"},
     example='ops.allreduce.max(inputs, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def max(inputs: TensorValueLike | Sequence[TensorValueLike], signal_buffers: Ranks) -> TensorValue | list[TensorValue]:
@@ -58,7 +56,6 @@ def max(inputs: TensorValueLike | Sequence[TensorValueLike], signal_buffers: Ran
     namespace="allreduce",
     dtypes={"inputs": "numeric"},
     example='ops.allreduce.min(inputs, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def min(inputs: TensorValueLike | Sequence[TensorValueLike], signal_buffers: Ranks) -> TensorValue | list[TensorValue]:
@@ -79,7 +76,6 @@ def min(inputs: TensorValueLike | Sequence[TensorValueLike], signal_buffers: Ran
     namespace="allreduce",
     dtypes={"inputs": "float"},
     example='ops.allreduce.mean(inputs, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def mean(inputs: TensorValueLike | Sequence[TensorValueLike], signal_buffers: Ranks) -> TensorValue | list[TensorValue]:

@@ -48,7 +48,6 @@ __all__ = [
 ]
 
 FAMILY = "collectives"
-ON_HOST = "the ranks exchange memory of the host"
 IN_GRAPHS = "ranks agree on its turn in a graph"
 Ranks: TypeAlias = "Iterable[BufferValue] | RankGroup | Mesh"
 MESHES: ExtensionPoint[ModuleType] = ExtensionPoint("graph.distributed.mesh")  # there is no mesh where it is not loaded
@@ -77,24 +76,21 @@ def mesh_in(given: object) -> Mesh | None:
 def over_mesh(
     name: str, value: TensorValue, group: RankGroup, option: str, out: TensorType, **parameters: object
 ) -> TensorValue:
-    """Stages a collective of one tensor. One that lies on another device goes to the host and back."""
-    kernel = name.partition(".")[0]
-    on_host = transfer_to(value, DeviceRef.CPU())
+    """Stages a collective of one tensor, on the device where it lies."""
     packed_refused(name, value.dtype)
-    result = staged(kernel, [on_host], group, option, TensorType(out.dtype, out.shape, DeviceRef.CPU()), **parameters)
-    return transfer_to(result, value.device)
+    return staged(name.partition(".")[0], [value], group, option, out, **parameters)
 
 
 def staged(
     kernel: str, inputs: Sequence[TensorValue], group: RankGroup, option: str, out: TensorType, **parameters: object
 ) -> TensorValue:
-    """Stages the kernel of a collective, whose inputs and output lie on the host.
+    """Stages the kernel of a collective, whose inputs and output lie on one device.
 
     The kernel gets a text that says what it is (see `distributed.calls`), and as its last input the number of its node,
     for messages.
     """
     graph = current(FAMILY)
-    number = graph.stage_constant(np.asarray(graph.next_node, np.int64), DeviceRef.CPU(), user_place())
+    number = graph.stage_constant(np.asarray(graph.next_node, np.int64), out.device, user_place())
     what = SEPARATOR.join((kernel, group.text, out.dtype.name, option))
     return builtin(FAMILY, f"{PREFIX}{kernel}", [*inputs, number], {"what": what, **parameters}, [out])[0]
 
@@ -186,7 +182,6 @@ def _listed(devices: Iterable[DeviceRef]) -> str:
 @op(
     dtypes={"inputs": "storable"},
     example='ops.allgather(inputs, Mesh({"model": 1})["model"], axis=0)',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def allgather(
@@ -217,7 +212,6 @@ def allgather(
 @op(
     dtypes={"inputs": "storable"},
     example='ops.alltoall(inputs, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def alltoall(
@@ -256,7 +250,6 @@ def piece(value: TensorValue, axis: int, number: int, count: int) -> TensorValue
 @op(
     dtypes={"input": "storable"},
     example='ops.distributed_broadcast(input, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def distributed_broadcast(
@@ -316,7 +309,6 @@ def _pair_of(name: str, given: object, group: RankGroup) -> tuple[int, int]:
 @op(
     dtypes={"x": "storable"},
     example='ops.collective_permute(x, Mesh({"model": 1})["model"], [(0, 0)])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def collective_permute(x: TensorValueLike, group: RankGroup | Mesh, pairs: Iterable[tuple[int, int]]) -> TensorValue:
@@ -344,7 +336,7 @@ def collective_permute(x: TensorValueLike, group: RankGroup | Mesh, pairs: Itera
 @op(
     dtypes={},
     example='ops.barrier(Mesh({"model": 1})) or x',
-    host_only=ON_HOST,
+    host_only="it has no tensors; the host waits",
     graphs_only=IN_GRAPHS,
 )
 def barrier(group: RankGroup | Mesh) -> None:
@@ -357,7 +349,6 @@ def barrier(group: RankGroup | Mesh) -> None:
 @op(
     dtypes={"x": "storable"},
     example='ops.send(x, Mesh({"pipe": 1}), to=0) or x',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def send(x: TensorValueLike, group: RankGroup | Mesh, to: int) -> None:
@@ -373,7 +364,7 @@ def send(x: TensorValueLike, group: RankGroup | Mesh, to: int) -> None:
     over_mesh("send", value, ranks, str(rank_of("send", "to", to, ranks)), value.type)
 
 
-@op(dtypes={}, example='ops.recv(x.type, Mesh({"pipe": 1}), source=0)', host_only=ON_HOST, graphs_only=IN_GRAPHS)
+@op(dtypes={}, example='ops.recv(x.type, Mesh({"pipe": 1}), source=0)', graphs_only=IN_GRAPHS)
 def recv(type: TensorType, group: RankGroup | Mesh, source: int) -> TensorValue:
     """The tensor of this type that a rank sends here by `send`.
 
@@ -384,9 +375,7 @@ def recv(type: TensorType, group: RankGroup | Mesh, source: int) -> TensorValue:
     if not isinstance(type, TensorType):
         wrong("type", type, "a TensorType")
     packed_refused(name, type.dtype)
-    on_host = TensorType(type.dtype, type.shape, DeviceRef.CPU())
-    result = staged(name, [], ranks, str(rank_of(name, "source", source, ranks)), on_host)
-    return transfer_to(result, type.device)
+    return staged(name, [], ranks, str(rank_of(name, "source", source, ranks)), type)
 
 
 def mesh_group(name: str, group: Ranks, argument: str = "group") -> RankGroup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..staging.value import TensorValue, TensorValueLike
-from .collectives import IN_GRAPHS, ON_HOST, Ranks
+from .collectives import IN_GRAPHS, Ranks
 from .reducing import reduced_and_scattered
 from .stage import op
 
@@ -16,7 +16,6 @@ __all__ = ["max", "mean", "min", "sum"]
     namespace="reducescatter",
     dtypes={"inputs": "numeric"},
     example='ops.reducescatter.sum(inputs, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def sum(
@@ -40,7 +39,6 @@ def sum(
     namespace="reducescatter",
     dtypes={"inputs": "numeric"},
     example='ops.reducescatter.max(inputs, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def max(
@@ -64,7 +62,6 @@ def max(
     namespace="reducescatter",
     dtypes={"inputs": "numeric"},
     example='ops.reducescatter.min(inputs, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def min(
@@ -88,7 +85,6 @@ def min(
     namespace="reducescatter",
     dtypes={"inputs": "float"},
     example='ops.reducescatter.mean(inputs, Mesh({"model": 1})["model"])',
-    host_only=ON_HOST,
     graphs_only=IN_GRAPHS,
 )
 def mean(

@@ -1,4 +1,4 @@
-"""Computes the collectives of ranks; on the host only.
+"""Computes the collectives of ranks, where the tensors lie: on the host, or on a GPU.
 
 A communicator moves bytes (`exchange`), and these kernels compute with what has come. Reductions go in the order of
 ranks, on every communicator: each rank reduces one piece of the tensor, and all gather the pieces (Rabenseifner 2004,
@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from ...dsl import (
     AnyTensor,
+    DType,
     Index,
     InputTensor,
     Int64,
@@ -22,11 +23,15 @@ from ...dsl import (
     Parts,
     Pointer,
     Storable,
+    compiled_for,
     float32,
+    foreach,
+    gpu,
     int8,
     max,
     memcpy,
     min,
+    parallel_for,
     register,
     scratch,
     select,
@@ -40,6 +45,22 @@ S = TypeVar("S", bound=Storable)
 LANES = 16  # elements that are reduced at once
 
 
+def _room(dtype: DType, count: Index):
+    """Memory for so many elements, next to the tensors."""
+    if compiled_for().is_gpu:
+        return gpu.scratch[dtype](count)
+    return scratch[dtype](count)
+
+
+def _each(count: Index, body: Callable[[Index], None]) -> None:
+    """Calls a function for so many numbers: on a GPU in threads, on the host one after the other."""
+    if compiled_for().is_gpu:
+        parallel_for(count, body)
+    else:
+        for k in range(count):
+            body(k)
+
+
 def _together(x: AnyTensor, use: Callable[[Pointer[S]], None]) -> None:
     """Calls a function with where the elements of a tensor lie one after the other: those of a copy, if others lie
     between them."""
@@ -51,10 +72,10 @@ def _together(x: AnyTensor, use: Callable[[Pointer[S]], None]) -> None:
     if whole:
         use(x.pointer())
     else:
-        copy = scratch[x.dtype](x.size)
-        for position in range(x.size):
-            copy[position] = x[unravelled(position, x.shape)]
-        use(copy.pointer())
+        copy = _room(x.dtype, x.size)
+        to = copy.pointer()
+        _each(x.size, lambda k: to.store(x[unravelled(k, x.shape)], k))
+        use(to)
 
 
 def _rows(x: AnyTensor, axis: int):
@@ -89,19 +110,18 @@ def _reduce_at(to: Pointer[S], parts: Pointer[S], count: Index, first: Index, la
 def _reduce(to: Pointer[S], parts: Pointer[S], count: Index, how: str, ranks: int) -> None:
     """Reduces the pieces of all ranks, of so many elements each, in their order."""
     full: Parts = 0
-    if not to.dtype.is_complex():
+    if not to.dtype.is_complex() and not compiled_for().is_gpu:
         full = count // LANES * LANES
         for first in range(0, full, LANES):
             _reduce_at(to, parts, count, first, LANES, how, ranks)
-    for first in range(full, count):
-        _reduce_at(to, parts, count, first, 1, how, ranks)
+    _each(count - full, lambda k: _reduce_at(to, parts, count, full + k, 1, how, ranks))
 
 
 def _reduce_whole(
     what: str, to: Pointer[S], source: Pointer[S], count: Index, whole: Index, node: Int64, how: str, ranks: int
 ) -> None:
     """Reduces so many elements of each rank's tensor, which has `whole`, by gathering all of them."""
-    parts = scratch[to.dtype](ranks * count)
+    parts = _room(to.dtype, ranks * count)
     exchange("allgather", what, parts.pointer(), source, count, whole, node)
     _reduce(to, parts.pointer(), count, how, ranks)
 
@@ -116,7 +136,7 @@ def allreduce(
         to = out.pointer()
         piece = select(x.size <= small, 0, x.size // ranks)
         if piece > 0:
-            parts, mine = scratch[x.dtype](ranks * piece), scratch[x.dtype](piece)
+            parts, mine = _room(x.dtype, ranks * piece), _room(x.dtype, piece)
             exchange("alltoall", what, parts.pointer(), source, piece, x.size, node)
             _reduce(mine.pointer(), parts.pointer(), piece, how, ranks)
             exchange("allgather", what, to, mine.pointer(), piece, x.size, node)
@@ -139,7 +159,7 @@ def reducescatter(
     ranks: int,
 ) -> None:
     """The piece of this rank, along an axis, of the reduction of the tensors of all ranks."""
-    parts = scratch[x.dtype](x.size)
+    parts = _room(x.dtype, x.size)
     _send_pieces(what, parts.pointer(), x, _rows(x, axis), ranks, node)
     _reduce(out.pointer(), parts.pointer(), out.size, how, ranks)
 
@@ -154,7 +174,7 @@ def _send_pieces(what: str, to: Pointer[S], x: AnyTensor, rows: Index, ranks: in
         exchange("alltoall", what, to, source, x.size // ranks, x.size, node)
 
     def send_rows(source: Pointer[S]) -> None:
-        by_rank = scratch[x.dtype](x.size)
+        by_rank = _room(x.dtype, x.size)
         _swap(by_rank.pointer(), source, x.size, rows, ranks)
         send_all(by_rank.pointer())
 
@@ -167,10 +187,17 @@ def _send_pieces(what: str, to: Pointer[S], x: AnyTensor, rows: Index, ranks: in
 def _swap(to: Pointer[S], source: Pointer[S], count: Index, outer: Index, inner: Index) -> None:
     """Exchanges the first two axes of so many elements: `outer` times `inner` pieces."""
     size = select(count == 0, 0, count // max(outer * inner, 1))
-    for i in range(outer):
-        for j in range(inner):
-            for k in range(size):
-                to[(j * outer + i) * size + k] = source[(i * inner + j) * size + k]
+
+    def swap(i: Index, j: Index, k: Index) -> None:
+        to[(j * outer + i) * size + k] = source[(i * inner + j) * size + k]
+
+    if compiled_for().is_gpu:
+        parallel_for(outer * inner * size, lambda n: swap(n // (inner * size), n // size % inner, n % size))
+    else:
+        for i in range(outer):
+            for j in range(inner):
+                for k in range(size):
+                    swap(i, j, k)
 
 
 @register("collective::allgather", fuse=False, effects=True)
@@ -190,7 +217,7 @@ def allgather(
         if rows == 1:
             exchange("allgather", what, out.pointer(), source, x.size, x.size, node)
         else:
-            parts = scratch[x.dtype](out.size)
+            parts = _room(x.dtype, out.size)
             exchange("allgather", what, parts.pointer(), source, x.size, x.size, node)
             _swap(out.pointer(), parts.pointer(), out.size, ranks, rows)
 
@@ -206,7 +233,7 @@ def alltoall(
     if rows == 1:
         _send_pieces(what, out.pointer(), x, rows, ranks, node)
     else:
-        parts = scratch[x.dtype](x.size)
+        parts = _room(x.dtype, x.size)
         _send_pieces(what, parts.pointer(), x, rows, ranks, node)
         _swap(out.pointer(), parts.pointer(), x.size, ranks, rows)
 
@@ -219,7 +246,10 @@ def broadcast(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, 
 
 
 def _copy(out: AnyTensor, x: AnyTensor) -> None:
-    _together(x, lambda source: memcpy(out.pointer(), source, x.size))
+    if compiled_for().is_gpu:
+        foreach(out, lambda i: x[i])
+    else:
+        _together(x, lambda source: memcpy(out.pointer(), source, x.size))
 
 
 @register("collective::permute", fuse=False, effects=True)

@@ -24,6 +24,8 @@ from einkorn.dsl.environment.knobs import all_knobs
 
 # What has no example, and why.
 PROSE = {
+    "EK0867": "a library of collectives that refuses",
+    "EK0868": "ranks without a library of collectives",
     "EK0468": "a graph that gives other results each time",
     "EK0504": "an installation that is broken",
     "EK0510": "a package made by another tool",

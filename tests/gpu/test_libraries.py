@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import fake_hip, fake_libraries
+from support import fake_hip, fake_libraries, fake_nccl
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
@@ -71,6 +71,12 @@ def test_cuda(cuda: Path) -> None:
     assert "passed" in checks(
         cuda, "support.fake_cuda", "check_buffers.py", "check_graphs.py", "check_ops.py", "check_calls.py"
     )
+
+
+def test_ranks_by_nccl(tmp_path: Path) -> None:
+    fake_libraries.write_cuda(tmp_path)
+    fake_libraries.write_table(tmp_path / "libnccl.so.2", fake_nccl.NAMES)
+    assert "passed" in checks(tmp_path, "support.fake_nccl", "check_nccl.py")
 
 
 def test_reports_of_kernels(cuda: Path) -> None:

@@ -166,6 +166,45 @@ def test_in_loops_and_branches_with_views_and_simulated_gpus() -> None:
         assert np.all(host == 1.5) and np.all(device == 3)
 
 
+def test_collectives_run_on_simulated_gpus() -> None:
+    """Of views, small and in pieces with a rest, in a loop, between two ranks; with the bits of the host. The checks of
+    the device find nothing."""
+
+    def program(device: Any) -> list[Any]:
+        mesh = Mesh({"all": 2})
+
+        def forward(x: Any) -> list[Any]:
+            turned = ops.permute(x, [1, 0])
+            looped = ops.while_loop((x, 0), lambda x, n: n < 2, lambda x, n: (allreduce.sum(x, mesh) * 0.5, n + 1))[0]
+            moved = [ops.alltoall(turned, mesh, 0), ops.allgather(x, mesh, 1), ops.reducescatter.sum(turned, mesh, 0)]
+            ops.send(turned, mesh, 1 - rank())
+            moved += [ops.recv(turned.type, mesh, 1 - rank()), ops.collective_permute(turned, mesh, [(0, 1)])]
+            return [looped, allreduce.mean(turned, mesh), ops.distributed_broadcast(turned, mesh, root=1), *moved]
+
+        type = TensorType(DType.bfloat16, ["a", "b"], DeviceRef.from_device(device))
+        model = InferenceSession([device], num_threads=1).load(Graph("ranks", forward, [type]))
+        shapes = [(3, 4), (77, 60)]
+        inputs = [Buffer.from_numpy(numbers_of(rank(), shape, ml_dtypes.bfloat16)).to(device) for shape in shapes]
+        return [each.to_numpy() for x in inputs for each in model(x)]
+
+    on_host = run_threads(lambda: program(CPU()), 2)
+    on_gpus = run_threads(lambda: program(Accelerator("sim", number=rank(), checks="all")), 2)
+    for right, mine in zip(on_host, on_gpus, strict=True):
+        assert [each.tobytes() for each in mine] == [each.tobytes() for each in right]
+
+
+def test_tensors_of_hosts_and_of_gpus_do_not_mix() -> None:
+    def program() -> None:
+        mesh, device = Mesh({"all": 2}), Accelerator("sim") if rank() else CPU()
+        type = TensorType(DType.float32, [3], DeviceRef.from_device(device))
+        model = InferenceSession([device]).load(Graph("mixed", lambda x: allreduce.sum(x, mesh), [type]))
+        model(Buffer.from_numpy(np.ones(3, np.float32)).to(device))
+
+    with pytest.raises(KernelError, match="of tensors of GPUs") as caught:
+        run_threads(program, 2)
+    assert caught.value.code == "EK0861"
+
+
 def test_a_layer_on_several_ranks_is_that_on_one() -> None:
     """Two products, the first by columns and the second by rows, with one allreduce: equal within the order of sums."""
     x, w1, w2 = (numbers_of(k, shape) for k, shape in enumerate([(5, 8), (8, 16), (16, 8)]))

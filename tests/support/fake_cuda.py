@@ -155,6 +155,7 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         "cuDeviceGetCount": ((P,), lambda out: _put(out, gpu.count, ctypes.c_int)),
         "cuDeviceGet": ((P, N), lambda out, number: _put(out, number, ctypes.c_int)),
         "cuDeviceGetName": ((P, N, N), lambda out, length, number: ctypes.memmove(out, b"Fake GPU\0", 9)),
+        "cuDeviceGetUuid": ((P, N), lambda out, number: ctypes.memset(out, number + 1, 16)),
         "cuDeviceTotalMem": ((P, N), lambda out, number: _put(out, gpu.maximum)),
         "cuDeviceGetAttribute": ((P, N, N), lambda out, kind, number: _put(out, gpu.attribute(kind), ctypes.c_int)),
         "cuDevicePrimaryCtxRetain": ((P, N), lambda out, number: _put(out, 0x100 + number)),

@@ -20,6 +20,7 @@ KINDS = {1: "to_device", 2: "to_host", 3: "within"}
 NAMES = (
     *("hipInit", "hipGetDeviceCount", "hipGetDevice", "hipSetDevice"),
     *("hipGetDevicePropertiesR0600", "hipRuntimeGetVersion"),
+    "hipDeviceGetUuid",
     *("hipDeviceCanAccessPeer", "hipDeviceEnablePeerAccess", "hipMemcpyPeerAsync"),
     *("hipGetErrorName", "hipGetErrorString", "hipMalloc", "hipFree", "hipMemGetInfo", "hipHostMalloc", "hipHostFree"),
     *("hipMemcpyAsync", "hipMemsetD8Async", "hipMemsetD16Async", "hipMemsetD32Async"),
@@ -116,6 +117,7 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
         "hipGetDevicePropertiesR0600": ((P, N), lambda out, number: gpu.write_properties(out)),
         "hipRuntimeGetVersion": ((P,), lambda out: _put(out, 100_000_000, ctypes.c_int)),
         "hipDeviceCanAccessPeer": ((P, N, N), lambda out, one, other: _put(out, one != other, ctypes.c_int)),
+        "hipDeviceGetUuid": ((P, N), lambda out, number: ctypes.memset(out, number + 1, 16)),
         "hipMalloc": ((P, L), lambda out, size: _put(out, gpu.allocate(size))),
         "hipFree": ((P,), gpu.free),
         "hipMemGetInfo": ((P, P), info),

@@ -39,6 +39,11 @@ def check_elements_survive_the_way_there_and_back(dtype: DType) -> None:
     assert zeros.copy().to_numpy().tobytes() == there.to_numpy().tobytes()
 
 
+def check_gpus_have_numbers_of_their_own() -> None:
+    numbers = [Accelerator(k).driver.library.uuid() for k in range(accelerator_count())]
+    assert all(len(number) == 16 for number in numbers) and len(set(numbers)) == len(numbers)
+
+
 def check_elements_are_written_and_read() -> None:
     buffer = Buffer.zeros((2, 3), DType.float32, GPU)
     buffer[1, :2] = [2.5, -1.0]
