@@ -155,7 +155,9 @@ def _create(path: Path, data: bytes, mode: int) -> None:
     except (OSError, ValueError) as error:
         raise_if_of_handler(error)
         reason = getattr(error, "strerror", None) or str(error)
-        _refuse_key(path, f"cannot be written: {reason}", "a new file", reason, "give another name, or move it away")
+        exists = isinstance(error, FileExistsError)
+        hint = "give another name, or move it away" if exists else "name a file in a folder that exists and is writable"
+        _refuse_key(path, f"cannot be written: {reason}", "a new file", reason, hint)
 
 
 def _read_pem(path: Path) -> tuple[str, bytes]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -281,6 +280,8 @@ def export_code(ir: GraphIR, targets: Sequence[str], checks: Checks | None) -> E
         TargetError: an unknown target, or one that is not a CPU, or targets of several architectures.
         CompileError: a mistake in a kernel.
     """
+    from ...compiler.codegen.elf.symbols import code_digest
+
     start_log()
     machines = export_machines(targets)
     parts: Partition | None = None
@@ -295,7 +296,7 @@ def export_code(ir: GraphIR, targets: Sequence[str], checks: Checks | None) -> E
             plan, parts = planned, partition
             made.append(objects)
     assert plan is not None
-    digest = hashlib.sha256(b"".join(hashlib.sha256(o).digest() for each in made for o in each.objects)).hexdigest()
+    digest = code_digest([part for each in made for part in each.objects])
     stack = max(each.stack for each in made) + FRAMES
     return ExportedCode(plan, tuple(m.name for m in machines), tuple(made), made[0].records, digest, stack)
 

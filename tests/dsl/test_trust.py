@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import shutil
 import subprocess
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +118,24 @@ def test_openssl_verifies_and_makes_keys(folder: Path) -> None:
     command = "pkey -pubin -in public.pem -outform DER"
     der = subprocess.run([openssl, *command.split()], capture_output=True).stdout
     assert mark == key.fingerprint == hashlib.sha256(der).hexdigest()
+
+
+def test_the_shell_verifies_as_the_page_says(folder: Path) -> None:
+    missing = [tool for tool in ("sh", "openssl", "unzip") if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"not installed: {missing}")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "trust.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(r"OpenSSL verifies a signature without Einkorn:\n\n((?: {4}.*\n)+)", page)
+    sign(output="name.pkg")
+    assert subprocess.run(["sh", "-ec", textwrap.dedent(commands)], capture_output=True).returncode == 0
+    sign("other", output="name.pkg")
+    assert subprocess.run(["sh", "-ec", textwrap.dedent(commands)], capture_output=True).returncode != 0
+
+
+def test_a_key_is_not_written_to_a_folder_that_is_missing(folder: Path) -> None:
+    with pytest.raises(PackageError, match="cannot be written: No such file or directory") as caught:
+        generate_key("missing/release.pem")
+    assert caught.value.code == "EK0567" and caught.value.hint == "name a file in a folder that exists and is writable"
 
 
 def test_wrong_and_revoked_signatures_are_refused(folder: Path) -> None:

@@ -97,6 +97,37 @@ def test_the_same_model_gives_the_same_bytes(exported: Exported, tmp_path: Path)
     assert first.read_bytes() == second.read_bytes()
 
 
+HALVED = """
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
+from einkorn.graph import DeviceRef, DType, Graph, TensorType
+
+
+@register("halved")
+def halved(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    assert x[0] > 0.0, "the first one is positive"
+    foreach(out, lambda i: x[i] * 0.5)
+
+
+def graph():
+    return Graph("halves", lambda x: halved(x), [TensorType(DType.float32, ("n",), DeviceRef.CPU())])
+"""
+
+
+@pytest.mark.parametrize("name", ["same.so", "same.o"])
+def test_the_same_source_in_another_folder_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
+    made = []
+    for folder in (tmp_path / "a", tmp_path / "b" / "deeper"):
+        folder.mkdir(parents=True)
+        (folder / "kernel.py").write_text(HALVED)
+        command = [sys.executable, "-m", "einkorn", "export", f"{folder}/kernel.py:graph", "-o", f"{folder}/{name}"]
+        own_cache = {
+            "EINKORN_CACHE_DIR": str(folder / "cache")
+        }  # code compiled for one folder is not used for the other
+        subprocess.run([*command, "--target", "x86-64-v3"], check=True, env=os.environ | own_cache)
+        made.append((folder / name).read_bytes())
+    assert made[0] == made[1] and str(tmp_path).encode() not in made[0]
+
+
 PROGRAM = """
 #include "scaled.h"
 #include "scaled.h"

@@ -5,6 +5,7 @@ See also `codegen.elf.merge`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,24 @@ from .object_file import ObjectFile, Symbol, fault, read_object
 def as_object(source: bytes | ObjectFile) -> ObjectFile:
     """An object that was read, or is read now."""
     return read_object(source) if isinstance(source, bytes) else source
+
+
+def code_digest(objects: Sequence[bytes | ObjectFile]) -> str:
+    """The SHA-256, in hexadecimal, of what objects are at run time: allocated sections, their symbols and relocations.
+
+    It leaves debug information out, which has the folders of the machine that compiled them.
+    """
+    digest = hashlib.sha256()
+    for source in map(as_object, objects):
+        sections = [section for section in source.sections if section.allocated]
+        kept = {section.index for section in sections}
+        symbols = [symbol for symbol in source.symbols if symbol.section in kept or symbol.section == elf.SHN_UNDEF]
+        relocations = [item for item in source.relocations if item.section in kept]
+        shapes = [(section.name, section.type, section.flags, section.size, section.alignment) for section in sections]
+        digest.update(repr((source.machine, source.flags, shapes, symbols, relocations)).encode())
+        for section in sections:
+            digest.update(section.data)
+    return digest.hexdigest()
 
 
 def renamed(source: bytes | ObjectFile, names: Mapping[str, str]) -> ObjectFile:
