@@ -19,7 +19,7 @@ _LABEL: Final = re.compile(r"^(\.L_x?_?\w+|\$\S+):")
 _SECTION: Final = re.compile(r"^\.text\.(\S+):")
 _LINE: Final = re.compile(r'//## File "([^"]*)", line (\d+)')
 _TARGET: Final = re.compile(r"`\((\.?[\w$.]+)\)")
-_ENDS: Final = ("BRA", "EXIT", "RET", "BSYNC", "BRX", "JMP")
+_ENDS: Final = ("EXIT", "RET", "BSYNC", "BRX")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,11 @@ class Instruction:
             if part in ("64", "128", "256"):
                 return int(part) // 8
         return 4
+
+    @property
+    def is_jump(self) -> bool:
+        """Whether it leads to a label of its kernel. To leave some loops ptxas calls a label and does not return."""
+        return self.opcode in ("BRA", "JMP") or (self.opcode == "CALL" and "`(.L_x_" in self.operands)
 
     @property
     def is_global(self) -> bool:
@@ -122,7 +127,7 @@ def _blocks(lines: list[str]) -> list[BasicBlock]:
         elif match := _INSTRUCTION.match(line):
             one = Instruction(match[2] or "", match[3], match[4], place)
             blocks[-1].instructions.append(one)
-            if one.opcode in _ENDS:
+            if one.is_jump or one.opcode in _ENDS:
                 blocks.append(BasicBlock())
     _connect(blocks, labels)
     return blocks
@@ -136,7 +141,7 @@ def _connect(blocks: list[BasicBlock], labels: Mapping[str, BasicBlock]) -> None
                 joins[one.operands.split(",")[0]] = labels[match[1]]
         last = block.instructions[-1] if block.instructions else None
         falls = True
-        if last is not None and last.opcode in ("BRA", "JMP"):
+        if last is not None and last.is_jump:
             match = _TARGET.search(last.operands)
             conditional = last.predicate or re.match(r"!?U?P\d", last.operands)
             falls = bool(conditional) or ".DIV" in last.name
