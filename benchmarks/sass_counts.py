@@ -63,6 +63,7 @@ class BasicBlock:
 
     instructions: list[Instruction] = field(default_factory=list)
     after: list[BasicBlock] = field(default_factory=list)
+    may_end: bool = False  # the kernel ends here, if only under a predicate
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ def _connect(blocks: list[BasicBlock], labels: Mapping[str, BasicBlock]) -> None
                 block.after.append(labels[match[1]])
         elif last is not None and last.opcode in ("EXIT", "RET", "BRX"):
             falls = bool(last.predicate)
+            block.may_end = last.opcode == "EXIT"
         elif last is not None and last.opcode == "BSYNC" and (joined := joins.get(last.operands.strip())):
             falls = bool(last.predicate)
             block.after.append(joined)
@@ -208,7 +210,7 @@ def _best(
     for number, group in enumerate(groups):
         followers = {group_of[id(b)] for block in group for b in block.after if b is not head and id(b) in group_of}
         ways = [path for way in followers - {number} if (path := best[way]) is not None]
-        if any(head in block.after if head is not None else not block.after for block in group):
+        if any(head in block.after if head is not None else block.may_end or not block.after for block in group):
             ways.append(Path())
         if not ways:
             best.append(None)  # it leads out of the loop

@@ -9,8 +9,8 @@ Along the last axis 16 elements at a time are joined in four steps, each lane wi
 it; then the settled state of all elements before these 16 comes in front. A row is cut into pieces as for `rowwise`:
 each piece begins with the joined states of those before it. That is the order whether the pieces of a long row run in
 parallel or not, and monoids need not be commutative. Along another axis elements are joined in order, each of them
-settled. On a GPU the threads of a warp or of a block take as many elements of a row at a time as they are (see
-`teams`).
+settled. On a GPU each thread of a warp or of a block takes four neighbours at a time, by one access where addresses
+allow it (see `teams`).
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ from .teams import in_teams, scanned_by_team, thread_of, threads_of
 
 LANES = 16
 STEPS = 4  # of 1, 2, 4, 8 lanes
+GROUP = 4  # elements that a thread of a GPU takes in a round
+ACCESS = 16  # bytes of an access of a GPU at most
 
 
 def scan(
@@ -102,8 +104,8 @@ def _put_row(outs: tuple[AnyTensor, ...], values: Parts, lead: tuple[Index, ...]
         _put(outs, turned, (*lead, outs[0].dim(-1) - LANES - k))
 
 
-def _put(outs: tuple[AnyTensor, ...], value: Parts, index: tuple[Index, ...]) -> None:
-    """Stores a value, or the parts of one, at an index."""
+def _put(outs: tuple[AnyTensor, ...], value: Parts, index: tuple[Index, ...], group: bool = False) -> None:
+    """Stores a value, or the parts of one, at an index; a group of a row by one access of memory."""
     values = value if isinstance(value, tuple) else (value,)
     static_assert(
         len(values) == len(outs),
@@ -117,7 +119,10 @@ def _put(outs: tuple[AnyTensor, ...], value: Parts, index: tuple[Index, ...]) ->
             f"this scan gives {given} for a tensor of {out.dtype}: give the tensor that dtype, or derive a monoid "
             "whose `finish(state, dtype)` returns state.cast(dtype)",
         )
-        out.store(values[i], *index)
+        if group:
+            out.store(values[i], *index, align=_access(out))
+        else:
+            out.store(values[i], *index)
 
     for_each(outs, put)
 
@@ -192,27 +197,91 @@ def _scan_by_team(
     reverse: bool,
     of: Terms,
 ) -> None:
-    """On a GPU, the threads of a warp or of a block take a row: as many elements at a time as there are threads."""
+    """On a GPU, the threads of a warp or of a block take a row: in each round `GROUP` neighbours a thread."""
     dtype = dtype_of(xs, of, (monoid,))
     sizes, n = xs[0].shape[:-1], xs[0].dim(-1)
 
-    def row(number: Index, team: int):
-        lead = unravelled(number, sizes)
+    def rounds(lead: tuple[Index, ...], team: int, whole: bool):
         nothing = monoid.identity(dtype)
         carry = _nothing(monoid, dtype)
-        for first in range(0, n, threads_of(team)):
-            k = first + thread_of(team)
-            at = (*lead, n - 1 - k if reverse else k)
-            state = nothing
-            if k < n:
-                state = monoid.lift(_value_of(xs, of, at, 1), int32(thread_of(team)))
-            before, up_to, every = scanned_by_team(team, monoid, state, nothing)
-            if k < n:
-                shown = monoid.settle(before if exclusive else up_to, first)
-                _put(outs, monoid.finish(monoid.combine(carry, shown), dtype), at)
+        for first in range(0, n, GROUP * threads_of(team)):
+            place = GROUP * thread_of(team)
+            k = first + place
+            values = for_each(xs, lambda _, x: _group(x, lead, k, reverse, whole))  # noqa: B023
+            states: Any = ()
+            for j in unroll(GROUP):
+                state = nothing
+                if k + j < n:
+                    state = monoid.lift(element(of, for_each(values, lambda _, v: v[j])), int32(place + j))  # noqa: B023
+                states = (*states, state if j == 0 else monoid.combine(states[j - 1], state))
+            before, _, every = scanned_by_team(team, monoid, states[GROUP - 1], nothing)
+            results: Any = ()
+            for j in unroll(GROUP):
+                last = j - 1 if exclusive else j
+                shown = before if last < 0 else monoid.combine(before, states[last])
+                results = (*results, monoid.finish(monoid.combine(carry, monoid.settle(shown, first)), dtype))
+            _put_group(outs, results, lead, k, reverse, whole)
             carry = monoid.combine(carry, monoid.settle(every, first))
 
+    def row(number: Index, team: int):
+        lead = unravelled(number, sizes)
+        if _in_groups(xs, lead) & _in_groups(outs, lead):
+            rounds(lead, team, True)
+        else:
+            rounds(lead, team, False)
+
     in_teams(product(sizes), n, row)
+
+
+def _in_groups(tensors: tuple[AnyTensor, ...], lead: tuple[Index, ...]) -> Any:
+    """Whether all groups of a row are whole, and one access each reads or writes them."""
+    whole = tensors[0].dim(-1) % GROUP == 0
+    for k in unroll(len(tensors)):
+        aligned = tensors[k].is_aligned(_access(tensors[k]), *lead, 0)
+        whole = whole & aligned if aligned or not isinstance(aligned, bool) else False
+    return whole
+
+
+def _access(x: AnyTensor) -> Any:
+    """The bytes that divide the address of a group of a tensor, if one access is to take it."""
+    return min(GROUP * x.dtype.bits // 8, ACCESS)
+
+
+def _group(x: AnyTensor, lead: tuple[Index, ...], k: Index, reverse: bool, whole: bool) -> Any:
+    """The `GROUP` elements of a row from the k-th on, 0 where there are none; backwards from the end for `reverse`."""
+    n = x.dim(-1)
+    values = SIMD[x.dtype, GROUP](0)
+    if whole:
+        if k < n:
+            first = n - GROUP - k if reverse else k
+            values = x.load(*lead, first, width=GROUP, align=_access(x))
+            values = values.reverse() if reverse else values
+    else:
+        for j in unroll(GROUP):
+            if k + j < n:
+                values = values.with_lane(j, x.load(*lead, n - 1 - k - j if reverse else k + j))
+    return values
+
+
+def _put_group(
+    outs: tuple[AnyTensor, ...],
+    results: tuple[Parts, ...],
+    lead: tuple[Index, ...],
+    k: Index,
+    reverse: bool,
+    whole: bool,
+) -> None:
+    """Stores the `GROUP` results for the elements that `_group` gives."""
+    n = outs[0].dim(-1)
+    if whole:
+        if k < n:
+            a, b, c, d = results[::-1] if reverse else results
+            vectors = map_parts(lambda a, b, c, d: SIMD[a.dtype, GROUP](a, b, c, d), a, b, c, d)
+            _put(outs, vectors, (*lead, n - GROUP - k if reverse else k), True)
+    else:
+        for j in unroll(GROUP):
+            if k + j < n:
+                _put(outs, results[j], (*lead, n - 1 - k - j if reverse else k + j))
 
 
 @struct
