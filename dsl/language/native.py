@@ -34,7 +34,7 @@ def external_call(name: str, result: Any, *args: Any) -> Any:
     """A C function of a library that this process has loaded: `external_call("hypot", float64, x, y)`. On CPUs."""
 
 
-@stub("rule")
+@stub("rule", "ranks.exchange")
 def exchange(kind: str, what: str, to: Any, source: Any, piece: Any, count: Any, node: Any) -> None:
     """Moves elements between ranks, in one of the ways of `contract.exchange.Exchange`, such as "allgather". It is for
     the kernels of collectives.

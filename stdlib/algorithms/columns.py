@@ -88,7 +88,7 @@ def in_pieces(
     columns, n = sizes
     blocks = ceildiv(columns, ABREAST)
     wanted = max(min(ceildiv(FULL, max(blocks, 1)), n // LEAST), 1)
-    size = ceildiv(ceildiv(n, wanted), SHARES * REQUESTED) * SHARES * REQUESTED
+    size = max(n // wanted // (SHARES * REQUESTED), 1) * SHARES * REQUESTED
     pieces = max(ceildiv(n, size), 1)
 
     def piece(slots: Parts):

@@ -58,7 +58,7 @@ def external_call(call: Point, name: object, result: object, args: tuple[object,
     return _native(call, "call", name, result, args, True)
 
 
-@rule("exchange")
+@rule("ranks.exchange")
 def exchange(call: Point, kind: str, what: str, to: Value, source: Value, piece: Any, count: Any, node: Any) -> None:
     piece, count, node = (coerce(call, value, INT) for value in (piece, count, node))
     element = coerce(call, to.type.dtype.size_in_bytes, INT)
