@@ -208,14 +208,14 @@ def _scan_by_team(
             place = GROUP * thread_of(team)
             k = first + place
             values = for_each(xs, lambda _, x: _group(x, lead, k, reverse, whole))  # noqa: B023
-            states: Any = ()
+            states: tuple[Parts, ...] = ()
             for j in unroll(GROUP):
                 state = nothing
                 if k + j < n:
                     state = monoid.lift(element(of, for_each(values, lambda _, v: v[j])), int32(place + j))  # noqa: B023
                 states = (*states, state if j == 0 else monoid.combine(states[j - 1], state))
             before, _, every = scanned_by_team(team, monoid, states[GROUP - 1], nothing)
-            results: Any = ()
+            results: tuple[Parts, ...] = ()
             for j in unroll(GROUP):
                 last = j - 1 if exclusive else j
                 shown = before if last < 0 else monoid.combine(before, states[last])
@@ -233,21 +233,22 @@ def _scan_by_team(
     in_teams(product(sizes), n, row)
 
 
-def _in_groups(tensors: tuple[AnyTensor, ...], lead: tuple[Index, ...]) -> Any:
+def _in_groups(tensors: tuple[AnyTensor, ...], lead: tuple[Index, ...]) -> bool:
     """Whether all groups of a row are whole, and one access each reads or writes them."""
-    whole = tensors[0].dim(-1) % GROUP == 0
+    whole: bool = tensors[0].dim(-1) % GROUP == 0
     for k in unroll(len(tensors)):
         aligned = tensors[k].is_aligned(_access(tensors[k]), *lead, 0)
         whole = whole & aligned if aligned or not isinstance(aligned, bool) else False
     return whole
 
 
-def _access(x: AnyTensor) -> Any:
+def _access(x: AnyTensor) -> int:
     """The bytes that divide the address of a group of a tensor, if one access is to take it."""
-    return min(GROUP * x.dtype.bits // 8, ACCESS)
+    size: int = min(GROUP * x.dtype.bits // 8, ACCESS)
+    return size
 
 
-def _group(x: AnyTensor, lead: tuple[Index, ...], k: Index, reverse: bool, whole: bool) -> Any:
+def _group(x: AnyTensor, lead: tuple[Index, ...], k: Index, reverse: bool, whole: bool) -> Parts:
     """The `GROUP` elements of a row from the k-th on, 0 where there are none; backwards from the end for `reverse`."""
     n = x.dim(-1)
     values = SIMD[x.dtype, GROUP](0)
