@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -53,12 +54,17 @@ def folder_of(path: Path) -> str:
 def counted() -> Counter[str]:
     """The refused words of each folder."""
     counts: Counter[str] = Counter()
-    for file in sorted(ROOT.rglob("*")):
-        path = file.relative_to(ROOT)
-        hidden = any(part.startswith(".") or part in SKIPPED for part in path.parts)
-        if file.suffix in TEXTS and not hidden and file.is_file():
-            counts[folder_of(path)] += len(words_in(file.read_text(encoding="utf-8")))
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if not _is_skipped(name)]
+        for name in names:
+            file = Path(folder, name)
+            if file.suffix in TEXTS and not _is_skipped(name):
+                counts[folder_of(file.relative_to(ROOT))] += len(words_in(file.read_text(encoding="utf-8")))
     return +counts
+
+
+def _is_skipped(name: str) -> bool:
+    return name.startswith(".") or name in SKIPPED
 
 
 def lower(counts: Counter[str]) -> None:
