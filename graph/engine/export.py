@@ -35,6 +35,7 @@ from ...dsl.contract.exports import (
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, TargetError
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.files import replace_file, replacing
 from ...dsl.environment.tracebacks import placed
@@ -187,6 +188,22 @@ def export_models(
         raise refused(
             models[0].ir, "several of the models have the same name", "names that differ", "give each a name="
         )
+    try:
+        _write_files(made, target, header, options)
+    except OSError as error:
+        raise_if_of_handler(error)
+        file = error.filename2 or error.filename or target
+        raise GraphError(
+            f"the model cannot be written to '{file}': {error.strerror or error}",
+            code=CODE,
+            place=user_place(),
+            argument="path",
+            expected="a file in a folder that exists and is writable",
+            got=str(target),
+        ) from None
+
+
+def _write_files(made: Sequence[ExportedModel], target: Path, header: str | None, options: ExportOptions) -> None:
     if options.weights == "beside":
         made = _write_apart(target, made)
     arrays = {id(array): array for each in made for array in each.arrays}  # the linker finds the equal ones

@@ -515,7 +515,8 @@ class Model(Rich):
             debug: whether the file has line numbers of kernels for debuggers.
 
         Raises:
-            GraphError, TargetError: EK0483 the graph cannot be exported like this; EK0601 an unknown target.
+            GraphError, TargetError: EK0483 the graph cannot be exported like this, or a file cannot be written; EK0601
+                an unknown target.
         """
         with shielded():
             from .export import ExportOptions, export_models

@@ -78,9 +78,10 @@ def exported_by_name(source: str) -> Model | Compiled:
         CompileError: the file is not valid Python, or raised an exception.
     """
     file, _, name = source.rpartition(":")
-    if Path(file).suffix != ".py":
+    is_python = Path(file).suffix == ".py"
+    if not is_python or not Path(file).is_file():
         raise GraphError(
-            f"'{source}' names nothing that can be exported",
+            f"there is no file '{file}'" if is_python else f"'{source}' names nothing that can be exported",
             code=CODE,
             argument="source",
             expected="FILE.py:NAME, the name of a graph, a model, a compiled kernel, or a function that returns one",

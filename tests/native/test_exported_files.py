@@ -377,10 +377,24 @@ def test_the_command_exports_graphs_and_kernels(tmp_path: Path) -> None:
 
 def test_the_command_says_what_it_cannot_find(tmp_path: Path) -> None:
     (tmp_path / "kernels.py").write_text(KERNEL)
-    for source in ("kernels.py:grap", "kernels.txt:graph", "kernels.py:DType"):
+    for source in ("kernels.py:grap", "kernels.txt:graph", "kernels.py:DType", "missing.py:graph"):
         command = [sys.executable, "-m", "einkorn", "export", source, "-o", "a.so"]
         done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
         assert done.returncode == 1 and "error[EK0483]" in done.stderr, done
+
+
+@pytest.mark.parametrize(
+    ("path", "header"),
+    [("missing/a.so", None), ("missing/a.o", None), ("a.so", "missing/a.h"), ("missing/a.so", "a.h")],
+)
+def test_a_folder_that_is_missing_is_named(
+    path: str, header: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = graphs.load(lambda x: x + x, (F32, ("n",)))
+    with pytest.raises(GraphError, match=r"the model cannot be written to 'missing/a\..*': No such file") as caught:
+        model.export(path, header=header)
+    assert caught.value.code == "EK0483"
 
 
 def adding(name: str) -> Model:
