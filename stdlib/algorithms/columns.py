@@ -30,7 +30,7 @@ from .monoid import DTypes, Monoids, Terms
 ABREAST = 32  # columns that a block takes,
 SHARES = 8  # each of them by so many threads
 FULL = 288  # blocks that fill a GPU: two for each of its multiprocessors, or more
-REQUESTED = 8  # elements that a thread requests before it takes the first of them
+REQUESTED = 4  # elements that a thread requests before it takes the first of them
 LEAST = 128  # elements of a piece of a column
 
 
@@ -88,7 +88,7 @@ def in_pieces(
     columns, n = sizes
     blocks = ceildiv(columns, ABREAST)
     wanted = max(min(ceildiv(FULL, max(blocks, 1)), n // LEAST), 1)
-    size = max(n // wanted // (SHARES * REQUESTED), 1) * SHARES * REQUESTED
+    size = ceildiv(ceildiv(n, wanted), SHARES * REQUESTED) * SHARES * REQUESTED
     pieces = max(ceildiv(n, size), 1)
 
     def piece(slots: Parts):
