@@ -62,6 +62,7 @@ def test_make_lists_its_targets() -> None:
         "ops-speed",
         "collectives-speed",
         "gpu-code",
+        "c-api-page",
         "export-speed",
     ]
     targets += ["fuzz", "clean"]
