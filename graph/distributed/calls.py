@@ -23,6 +23,7 @@ from ...dsl.diagnostics.errors import GraphError, KernelError, plural
 from ...dsl.diagnostics.places import Place
 from ...dsl.types.dtype import DType
 from ..driver.device import Driver
+from ..driver.devices import DeviceRef
 from ..findings.report_callbacks import EXCHANGE
 from ..findings.reports import EXCHANGE_SITE, Report
 from ..ir import ConstantTensor, GraphIR, Node
@@ -262,7 +263,7 @@ def compare_programs(ir: GraphIR, group: RankGroup, digest: bytes) -> None:
     nodes = [node for node, _ in _over(ir, group)]
     first = next((node.place for node in nodes), None)
     counted = plural(len(nodes), "collective")
-    if any(type.device.is_gpu() for node in nodes for type in node.out_types):
+    if any(type.device != DeviceRef.CPU() for node in nodes for type in node.out_types):
         counted += " of tensors of GPUs"
     named = f"{ir.name} ({counted}" + (f", the first at {first})" if first else ")")
     mine = np.zeros(256, np.uint8)

@@ -44,7 +44,7 @@ def exchange_on_device(
     Raises:
         EinkornError: the ranks do not come, or the device or the library refuses.
     """
-    if driver.api != "sim" and not between_two and group.size > 1:
+    if driver.collectives is not None and not between_two and group.size > 1:
         stream = table.stream or 0
         ranks = RANKS_ON_DEVICES.get()(driver, stream, group, one.call)
         if ranks is not None:

@@ -28,22 +28,19 @@ from ...dsl.diagnostics.errors import DeviceError, KernelError, ReplayError
 from ...dsl.environment.knobs import knobs
 from ..driver.device import Driver
 from ..driver.gpu import GpuDriver
-from ..driver.gpu_names import library_to_load
+from ..driver.gpu_names import CollectiveLibrary, library_to_load
 from ..driver.gpu_waits import wait_until
 from .communicator import Bytes, CollectiveCall, DeviceExchange
 from .failures import late_ranks, ranks_text, timeout_of
 from .mesh import RankGroup
 from .world import current_world
 
-FILES: Final = {"cuda": "libnccl.so.2", "hip": "librccl.so.1"}
-NAMES: Final = {"cuda": "NCCL", "hip": "RCCL"}
-PACKAGES: Final = {"cuda": "nvidia.nccl"}  # the wheel with the library, in its folder `lib`
 OLDEST: Final = 21000  # 10000 * major + 100 * minor + patch, since 2.9
 BYTE: Final = 0  # ncclInt8
 IN_PROGRESS: Final = 7
 ID_SIZE: Final = 128
 RECORD_SIZE: Final = 256
-_RECORD: Final = struct.Struct("<i16s4s4s")  # version, GPU, kind of GPUs, choice; a text follows
+_RECORD: Final = struct.Struct("<i16s4s4s")  # version, GPU, name of the library, choice; a text follows
 
 P, N, SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 
@@ -86,14 +83,14 @@ class NcclLibrary:
         OSError: it is not here, or has not the functions that are called.
     """
 
-    def __init__(self, api: str) -> None:
-        self.name = NAMES[api]
-        library = ctypes.CDLL(_file_of(api))
+    def __init__(self, about: CollectiveLibrary) -> None:
+        self.name = about.name
+        library = ctypes.CDLL(_file_of(about))
         try:
             self._functions = {name: getattr(library, name) for name in FUNCTIONS}
             self._text = library.ncclGetErrorString
         except AttributeError as error:
-            raise OSError(f"{FILES[api]} lacks a function: {error}") from None
+            raise OSError(f"{about.file} lacks a function: {error}") from None
         for name, types in FUNCTIONS.items():
             self._functions[name].argtypes = types
         self._text.restype, self._text.argtypes = ctypes.c_char_p, (N,)
@@ -115,11 +112,11 @@ class NcclLibrary:
         return NcclFault(function, code, (self._text(code) or b"").decode(errors="replace") or f"error {code}")
 
 
-def _file_of(api: str) -> str:
+def _file_of(about: CollectiveLibrary) -> str:
     """What the process has loaded, such as PyTorch's; else that of a wheel, else the system's."""
-    name = library_to_load(FILES[api])
+    name = library_to_load(about.file)
     try:
-        spec = find_spec(PACKAGES[api]) if name == FILES[api] and api in PACKAGES else None
+        spec = find_spec(about.module) if name == about.file and about.module else None
     except ModuleNotFoundError:
         spec = None
     files = [Path(folder, "lib", name) for folder in (spec.submodule_search_locations or () if spec else ())]
@@ -127,12 +124,12 @@ def _file_of(api: str) -> str:
 
 
 @functools.cache
-def _library(api: str) -> NcclLibrary | str:
+def _library(about: CollectiveLibrary) -> NcclLibrary | str:
     """The library, or why there is none."""
     try:
-        library = NcclLibrary(api)
+        library = NcclLibrary(about)
     except (OSError, NcclFault) as error:
-        return f"{FILES[api]} cannot be loaded: {error}"
+        return f"{about.file} cannot be loaded: {error}"
     if library.version < OLDEST:
         return f"{library.name} {_shown(library.version)} is older than {_shown(OLDEST)}"
     return library
@@ -148,16 +145,16 @@ def _shown(version: int) -> str:
 
 @dataclass(frozen=True)
 class _RankRecord:
-    """What a rank brings: the version of its library, its GPU, the kind of GPUs, what is chosen, and what it lacks."""
+    """What a rank brings: the version and name of its library, its GPU, what is chosen, and what it lacks."""
 
     version: int
     gpu: bytes
-    api: str
+    name: str
     choice: str
     lack: str
 
     def packed(self) -> Bytes:
-        data = _RECORD.pack(self.version, self.gpu, self.api.encode(), self.choice.encode()) + self.lack.encode()
+        data = _RECORD.pack(self.version, self.gpu, self.name.encode(), self.choice.encode()) + self.lack.encode()
         return np.frombuffer(data[:RECORD_SIZE].ljust(RECORD_SIZE, b"\0"), np.uint8).copy()
 
     @staticmethod
@@ -202,29 +199,29 @@ def ranks_on_devices(driver: Driver, stream: int, group: RankGroup, call: Collec
 
 
 def _agreed(driver: GpuDriver, group: RankGroup, call: CollectiveCall) -> NcclRanks | None:
-    choice = group.mesh.nccl or knobs.nccl
-    found = "it is switched off" if choice == "off" else _library(driver.api)
+    about, choice = driver.collectives, group.mesh.nccl or knobs.nccl
+    assert about is not None  # others exchange through the host
+    found = "it is switched off" if choice == "off" else _library(about)
     with driver:
         gpu = driver.library.uuid()
     version, lack = (0, found) if isinstance(found, str) else (found.version, "")
-    mine = _RankRecord(version, gpu, driver.api, choice, lack)
+    mine = _RankRecord(version, gpu, about.name, choice, lack)
     everyone = np.empty(group.size * RECORD_SIZE, np.uint8)
-    about = CollectiveCall("the comparison of GPUs", "", call.place)
-    group.communicator.allgather(mine.packed(), everyone, about)
+    comparison = CollectiveCall("the comparison of GPUs", "", call.place)
+    group.communicator.allgather(mine.packed(), everyone, comparison)
     members = [_RankRecord.of(row) for row in everyone.reshape(group.size, RECORD_SIZE)]
     reason = _reason(group.ranks, members)
     if not reason and not isinstance(found, str):
         return NcclRanks(found, driver, group, call)
     if all(member.choice != "on" for member in members):
         return None
-    name = NAMES[driver.api]
     raise DeviceError(
-        f"{name} is requested, and cannot be used by {call.signature}: {reason}",
+        f"{about.name} is requested, and cannot be used by {call.signature}: {reason}",
         code="EK0868",
         place=call.place,
         op=call.op,
         got=reason,
-        hint="pip install nvidia-nccl-cu13" if name == "NCCL" and "cannot be loaded" in reason else None,
+        hint=about.advice if "cannot be loaded" in reason else None,
     )
 
 
@@ -235,11 +232,11 @@ def _reason(ranks: Sequence[int], members: Sequence[_RankRecord]) -> str:
             return f"on rank {rank} {member.lack}"
     first = members[0]
     for rank, member in zip(ranks, members, strict=True):
-        if member.api != first.api:
-            return f"rank {ranks[0]} has a GPU of {first.api}, and rank {rank} one of {member.api}"
+        if member.name != first.name:
+            return f"rank {ranks[0]} has a GPU of {first.name}, and rank {rank} one of {member.name}"
         if member.version != first.version:
-            name, versions = NAMES[first.api], [_shown(each.version) for each in (first, member)]
-            return f"rank {ranks[0]} has {name} {versions[0]}, and rank {rank} has {versions[1]}"
+            versions = [_shown(each.version) for each in (first, member)]
+            return f"rank {ranks[0]} has {first.name} {versions[0]}, and rank {rank} has {versions[1]}"
     for member in members:
         sharing = [rank for rank, other in zip(ranks, members, strict=True) if other.gpu == member.gpu]
         if len(sharing) > 1:

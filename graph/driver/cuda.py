@@ -13,7 +13,7 @@ from typing import Any, Final
 from ...dsl.diagnostics.errors import DeviceError
 from .gpu import GpuDriver, package
 from .gpu_library import Codes, GpuLibrary, GpuProperties
-from .gpu_names import CUDA_LIBRARY
+from .gpu_names import CUDA_LIBRARY, NCCL
 
 _NON_BLOCKING = 1  # a stream that does not wait for the legacy default stream
 _NO_TIMING = 2
@@ -269,6 +269,7 @@ class CudaDriver(GpuDriver):
     """One of NVIDIA's GPUs, as the runtime uses it."""
 
     api = "cuda"
+    collectives = NCCL
 
     def __init__(self, number: int) -> None:
         count()

@@ -21,6 +21,7 @@ from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import DeviceError, EinkornError
 from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.types.dtype import DType
+from .gpu_names import CollectiveLibrary
 from .shared_library import SharedLibrary
 
 if TYPE_CHECKING:  # what few devices have
@@ -119,6 +120,7 @@ class Driver(ABC):
 
     Attributes:
         api: what runs the device, such as "cpu" or "cuda".
+        collectives: by which library devices of its kind exchange memory; None if there is none.
         is_host: whether its memory is the process's own, so that tensors in it are arrays.
         targets: the names of the compile targets that its code is made for: the host's half first, if there are two.
         architecture: of an accelerator, such as "sm_90"; empty for the host.
@@ -130,6 +132,7 @@ class Driver(ABC):
     """
 
     api: ClassVar[str]
+    collectives: ClassVar[CollectiveLibrary | None] = None
     is_host: ClassVar[bool] = False
     targets: tuple[str, ...]
     architecture: str = ""

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final
+from typing import Final, NamedTuple
 
 CUDA_LIBRARY: Final = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 HIP_LIBRARY: Final = "amdhip64.dll" if sys.platform == "win32" else "libamdhip64.so"
+
+
+class CollectiveLibrary(NamedTuple):
+    """The library by which GPUs of one kind exchange memory: NCCL's functions, under the same names.
+
+    Attributes:
+        name: what it is called, in at most four letters.
+        file: the shared library.
+        module: the module of a wheel with the file in its folder `lib`; empty if there is none.
+        advice: how that wheel is installed; None if there is none.
+    """
+
+    name: str
+    file: str
+    module: str = ""
+    advice: str | None = None
+
+
+NCCL: Final = CollectiveLibrary("NCCL", "libnccl.so.2", "nvidia.nccl", "pip install nvidia-nccl-cu13")
+RCCL: Final = CollectiveLibrary("RCCL", "librccl.so.1")
 
 _MAPS: Final = "/proc/self/maps"
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ...dsl.diagnostics.errors import DeviceError
 from .gpu import GpuDriver, package
 from .gpu_library import Codes, GpuLibrary, GpuProperties
-from .gpu_names import HIP_LIBRARY, library_to_load, loaded_files
+from .gpu_names import HIP_LIBRARY, RCCL, library_to_load, loaded_files
 
 _NON_BLOCKING = 1
 _NO_TIMING = 2
@@ -243,6 +243,7 @@ class HipDriver(GpuDriver):
     """One of AMD's GPUs, as the runtime uses it."""
 
     api = "hip"
+    collectives = RCCL
 
     def __init__(self, number: int) -> None:
         count()

@@ -14,6 +14,7 @@ from support.fake_nccl import FakeNccl
 from einkorn.dsl.diagnostics.errors import DeviceError, EinkornError, KernelError, ReplayError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.distributed import nccl as module
+from einkorn.graph.driver.gpu_names import NCCL
 
 HERE = "check_nccl.py"
 
@@ -157,7 +158,7 @@ def check_versions(nccl: FakeNccl, monkeypatch: pytest.MonkeyPatch) -> None:
     nccl.version = 23203
     module._library.cache_clear()
     known = module._library
-    other = module.NcclLibrary("cuda")
+    other = module.NcclLibrary(NCCL)
     other.version = 22005
     monkeypatch.setattr(module, "_library", lambda api: other if rank() == 2 else known(api))
     error = refused(nccl=True)
