@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..dsl import SIMD, AnyDType, AnyTensor, Index, Parts, ceildiv, fma, gpu, max, stack, static_assert, struct, unroll
+from .algorithms.algorithm import product, unravelled
 from .layout import Layout
 from .views import (
     Memory,
@@ -33,10 +34,8 @@ from .views import (
     memory_strides,
     parts_of,
     place_of,
-    product,
     store_at,
     store_inside,
-    unravel,
 )
 
 MOST_UNROLLED = 256  # elements of a view that are copied without a loop
@@ -408,10 +407,10 @@ def _each(view: LayoutTensor, body: Callable[[Parts], None]) -> None:
     count = product(view.sizes)
     if all_known(view.sizes) and count <= MOST_UNROLLED:
         for number in unroll(count):
-            body(unravel(number, view.sizes))
+            body(unravelled(number, view.sizes))
     else:
         for number in range(count):
-            body(unravel(number, view.sizes))
+            body(unravelled(number, view.sizes))
 
 
 def _element(other: LayoutTensor, own: LayoutTensor, index: Parts, fill: Parts) -> Parts:
@@ -422,7 +421,7 @@ def _element(other: LayoutTensor, own: LayoutTensor, index: Parts, fill: Parts) 
 def _there(other: LayoutTensor, own: LayoutTensor, index: Parts) -> Parts:
     if other.sizes == own.sizes if all_known(own.sizes) and all_known(other.sizes) else True:
         return index
-    return unravel(_position(index, own.sizes), other.sizes)
+    return unravelled(_position(index, own.sizes), other.sizes)
 
 
 def _position(index: Parts, sizes: Parts) -> Parts:
@@ -471,12 +470,12 @@ def copy_dram_to_sram(to: LayoutTensor, source: LayoutTensor, threads: Parts) ->
     Raises:
         EinkornError: EK0215, shapes that do not divide, or differ.
     """
-    _copy_together(to, source, threads)
+    _copy_together(to, source, threads, lambda own, other: own.copy_from(other))
 
 
 def copy_sram_to_dram(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:
     """Copies shared memory into a view of a tensor, as `copy_dram_to_sram` does; what lies beyond it is left out."""
-    _copy_together(to, source, threads)
+    _copy_together(to, source, threads, lambda own, other: own.copy_from(other))
 
 
 def copy_dram_to_sram_async(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> Parts:
@@ -487,13 +486,7 @@ def copy_dram_to_sram_async(to: LayoutTensor, source: LayoutTensor, threads: Par
     Raises:
         EinkornError: EK0215, shapes that do not divide, or differ; EK0646, other sizes of elements.
     """
-    layout = _threads(threads, len(_opened(to).sizes))
-    thread = _thread()
-    if gpu.threads_per_block == layout.size:
-        to.distribute(layout, thread).copy_from_async(source.distribute(layout, thread))
-    else:
-        if thread < layout.size:
-            to.distribute(layout, thread).copy_from_async(source.distribute(layout, thread))
+    _copy_together(to, source, threads, lambda own, other: own.copy_from_async(other))
     return gpu.commit()
 
 
@@ -538,18 +531,25 @@ def outer_product_acc(sums: LayoutTensor, left: LayoutTensor, right: LayoutTenso
                 store_at(own.memory, place, total + rows[i] * columns[j])
 
 
-def _copy_together(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:
+def _copy_together(
+    to: LayoutTensor, source: LayoutTensor, threads: Parts, copy: Callable[[LayoutTensor, LayoutTensor], None]
+) -> None:
+    """Calls `copy` with what each of so many threads of the block has of two views."""
     layout = _threads(threads, len(_opened(to).sizes))
     thread = _thread()
+
+    def copy_share() -> None:
+        copy(to.distribute(layout, thread), source.distribute(layout, thread))
+
     if gpu.threads_per_block == layout.size:
-        to.distribute(layout, thread).copy_from(source.distribute(layout, thread))
+        copy_share()
     else:
         static_assert(
             layout.size < gpu.threads_per_block,
             f"a copy by {layout.size} threads in a block of {gpu.threads_per_block}",
         )
         if thread < layout.size:
-            to.distribute(layout, thread).copy_from(source.distribute(layout, thread))
+            copy_share()
 
 
 def _thread() -> Parts:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ..dsl import SIMD, AnyTensor, Index, Int, Parts, gpu, int32, iota, static_assert, struct, unroll
+from ..dsl import SIMD, AnyTensor, Int, Parts, gpu, int32, iota, static_assert, struct, unroll
+from .algorithms.algorithm import unravelled
 from .layout import Layout
 
 __all__: list[str] = []
@@ -63,13 +64,6 @@ def given(i: Parts, j: Parts, k: Parts, n: Parts, m: Parts = ()) -> Parts:
     if is_none(n):
         return (i, j, k)
     return (i, j, k, n) if is_none(m) else (i, j, k, n, m)
-
-
-def product(sizes: Parts) -> Parts:
-    total = 1
-    for size in sizes:
-        total = total * size
-    return total
 
 
 def all_known(sizes: Parts) -> bool:
@@ -144,7 +138,7 @@ def levels(memory: Memory) -> Parts:
 def _within(memory: Reshaped, place: Parts) -> Parts:
     inner = memory.inner
     number = memory.layout(place if len(place) > 1 else place[0])
-    return (inner.memory, place_of(inner, unravel(number, inner.sizes)))
+    return (inner.memory, place_of(inner, unravelled(number, inner.sizes)))
 
 
 def load_at(memory: Memory, place: Parts, width: int) -> Parts:
@@ -172,16 +166,6 @@ def place_of(view: Viewed, index: Parts) -> Parts:
         moved = index[axis] if isinstance(step, int) and step == 1 else index[axis] * step
         place = tuple(part + moved if at == there else part for at, part in enumerate(place))
     return place
-
-
-def unravel(number: Index, sizes: Parts) -> Parts:
-    """The coordinate of a row-major position."""
-    place: Parts = ()
-    rest = number
-    for size in sizes[:0:-1]:
-        place = (rest % size, *place)
-        rest = rest // size
-    return (rest, *place)
 
 
 def is_inside(view: Viewed, place: Parts) -> Parts:
