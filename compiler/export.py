@@ -32,7 +32,7 @@ from .targets.cpu import LEVELS
 # Begins the public symbols of a door as it is compiled; no other symbol and no name in C does.
 _DOOR: Final = "door."
 
-# The functions of a file's threads, of which each graph has its own names.
+# The functions of a file's thread pool, by the suffix under which each graph exports them.
 _OF_THREADS: Final = {
     "_set_threads": "ek_threads_set",
     "_set_parallel": "ek_threads_host",

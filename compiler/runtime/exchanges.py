@@ -35,6 +35,7 @@ def exchange_object(target: Target) -> bytes:
 def exchange_text(system: ThreadSystem) -> str:
     """The code as LLVM IR."""
     text = re.sub(r"START\((\w+), (.*)\)\n", _start, _TEXT)
+    text = re.sub(r"  %(\S+) = GET\((\w+), (.*)\)\n", r"  %\1.at = \3\n  %\1 = load \2, ptr %\1.at\n", text)
     for kind in Exchange:
         text = text.replace(f"KIND_{kind.name}", str(int(kind)))
     for name, words in (("slot", SLOT_WORDS), ("ranks", RANKS_WORDS), ("row", (*BOARD_WORDS, "text"))):
@@ -49,10 +50,7 @@ def exchange_text(system: ThreadSystem) -> str:
 def _start(match: re.Match[str]) -> str:
     """Starts an operation of MPI, whose function takes these arguments."""
     name, arguments = match[1], match[2]
-    return (
-        f"  %{name}.at = RANKS({name})\n  %{name} = load ptr, ptr %{name}.at\n"
-        f"  %{name}.code = call i32 %{name}({arguments})\n"
-    )
+    return f"  %{name} = GET(ptr, RANKS({name}))\n  %{name}.code = call i32 %{name}({arguments})\n"
 
 
 _TEXT: Final = """
@@ -65,25 +63,17 @@ define i32 @ek_mpi_exchange(ptr %context, ptr %slot, i32 %kind, ptr %to, ptr %fr
 entry:
   %request = alloca i64, align 8
   %sending = alloca i64, align 8
-  %ranks.at = SLOT(ranks)
-  %ranks = load ptr, ptr %ranks.at
-  %source.at = SLOT(source)
-  %source = load i64, ptr %source.at
-  %target.at = SLOT(target)
-  %target = load i64, ptr %target.at
-  %comm.at = RANKS(comm)
-  %comm = load i64, ptr %comm.at
-  %byte.at = RANKS(byte)
-  %byte = load i64, ptr %byte.at
-  %tag.at = RANKS(tag)
-  %tag = load i64, ptr %tag.at
-  %most.at = RANKS(most)
-  %most = load i64, ptr %most.at
+  %ranks = GET(ptr, SLOT(ranks))
+  %source = GET(i64, SLOT(source))
+  %target = GET(i64, SLOT(target))
+  %comm = GET(i64, RANKS(comm))
+  %byte = GET(i64, RANKS(byte))
+  %tag = GET(i64, RANKS(tag))
+  %most = GET(i64, RANKS(most))
   %large = icmp sgt i64 %bytes, %most
   br i1 %large, label %hand.over, label %begin
 hand.over:
-  %python.at = RANKS(python)
-  %python = load ptr, ptr %python.at
+  %python = GET(ptr, RANKS(python))
   %made = call i32 %python(ptr %context, ptr %slot, i32 %kind, ptr %to, ptr %from, i64 %bytes, i64 %count, i64 %node)
   ret i32 %made
 begin:
@@ -142,9 +132,8 @@ done:
 
 define internal void @count(ptr %ranks) {
 entry:
-  %begun.at = RANKS(begun)
-  %before = load i64, ptr %begun.at
-  %now = add i64 %before, 1
+  %begun = GET(i64, RANKS(begun))
+  %now = add i64 %begun, 1
   store i64 %now, ptr %begun.at
   ret void
 }
@@ -152,8 +141,7 @@ entry:
 ; Reports to Python that an exchange was not made.
 define internal i32 @fail(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, i32 %code) cold noinline {
 entry:
-  %python.at = RANKS(python)
-  %python = load ptr, ptr %python.at
+  %python = GET(ptr, RANKS(python))
   %wide = sext i32 %code to i64
   %reported = call i32 %python(ptr %context, ptr %slot, i32 KIND_FAILED, ptr null, ptr null, i64 %wide, i64 %count,
                            i64 %node)
@@ -167,10 +155,8 @@ define internal i32 @wait(
 entry:
   %flag = alloca i32, align 4
   %state = alloca [64 x i8], align 8
-  %test.at = RANKS(Test)
-  %test = load ptr, ptr %test.at
-  %spins.at = RANKS(spins)
-  %spins = load i64, ptr %spins.at
+  %test = GET(ptr, RANKS(Test))
+  %spins = GET(i64, RANKS(spins))
   %bad = icmp ne i32 %code, 0
   br i1 %bad, label %wrong, label %spin
 spin:
@@ -215,30 +201,24 @@ define internal i32 @wait_long(
 entry:
   %flag = alloca i32, align 4
   %state = alloca [64 x i8], align 8
-  %test.at = RANKS(Test)
-  %test = load ptr, ptr %test.at
-  %limit.at = RANKS(limit)
-  %limit = load i64, ptr %limit.at
+  %test = GET(ptr, RANKS(Test))
+  %limit = GET(i64, RANKS(limit))
   %status.at = getelementptr inbounds i8, ptr %context, i64 STATUS_OFFSET
   %poll.at = getelementptr inbounds i8, ptr %context, i64 POLL_OFFSET
   %poll = load ptr, ptr %poll.at
   %polls = icmp ne ptr %poll, null
   %start = call i64 @now()
-  %board.at = RANKS(board)
-  %row = load ptr, ptr %board.at
+  %row = GET(ptr, RANKS(board))
   %known = icmp ne ptr %row, null
   br i1 %known, label %note, label %again
 note:
-  %begun.at = RANKS(begun)
-  %begun = load i64, ptr %begun.at
+  %begun = GET(i64, RANKS(begun))
   %row.begun = ROW(begun)
   store i64 %begun, ptr %row.begun
   %row.count = ROW(count)
   store i64 %count, ptr %row.count
-  %text.at = SLOT(text)
-  %text = load ptr, ptr %text.at
-  %size.at = SLOT(size)
-  %size = load i64, ptr %size.at
+  %text = GET(ptr, SLOT(text))
+  %size = GET(i64, SLOT(size))
   %row.text = ROW(text)
   call void @llvm.memcpy.p0.p0.i64(ptr %row.text, ptr %text, i64 %size, i1 false)
   br label %again

@@ -24,14 +24,14 @@ from typing import Final
 class Exchange(IntEnum):
     """How bytes are moved. `to` and `from` have one piece, or where a `row` is said one for each rank."""
 
-    ALLGATHER = 0  # one piece to a row of them
-    ALLTOALL = 1  # piece k of a row goes to rank k; a row
-    BROADCAST = 2  # the piece of the slot's `source`, in place: `to` is `from`
-    MOVE = 3  # `from` goes to the slot's `target`, and to `to` comes that of its `source`; without one zeros,
-    # where it is not `from`
-    FAILED = (
-        4  # to Python alone: an exchange was not done; `bytes` is the code of the library, 0 where it took too long
-    )
+    ALLGATHER = 0  # the piece of each rank, to a row of them
+    ALLTOALL = 1  # piece k of a row goes to rank k; what comes from the ranks is a row
+    BROADCAST = 2  # the piece of rank `source` of the slot, in place: `to` is `from`
+    # `from` goes to rank `target` of the slot, and what rank `source` sends comes to `to`. Without a source `to` gets
+    # zeros, unless it is `from`.
+    MOVE = 3
+    # Python alone is called so: an exchange was not made. `bytes` is the code of the library, 0 where it took too long.
+    FAILED = 4
 
 
 # The words of a slot, of the table of a communicator of MPI, and of a row of the board before its text.

@@ -27,12 +27,13 @@ from ..driver.devices import DeviceRef
 from ..findings.report_callbacks import EXCHANGE
 from ..findings.reports import EXCHANGE_SITE, Report
 from ..ir import ConstantTensor, GraphIR, Node
-from .communicator import Bytes, CollectiveCall, Communicator, DeviceExchange, NativeRanks, native_of
+from .communicator import Bytes, CollectiveCall, Communicator, DeviceExchange, NativeRanks, gather_records, native_of
 from .device_exchanges import exchange_on_device
 from .failures import ranks_text
 from .mesh import RankGroup, group_of
 from .names import SEPARATOR, is_collective
 
+RECORD_SIZE: Final = 256  # bytes that ranks compare of a graph: a digest, and the beginning of its name
 OF_TWO: Final = ("send", "recv")  # which some ranks of a group have and others have not
 
 
@@ -266,17 +267,12 @@ def compare_programs(ir: GraphIR, group: RankGroup, digest: bytes) -> None:
     if any(type.device != DeviceRef.CPU() for node in nodes for type in node.out_types):
         counted += " of tensors of GPUs"
     named = f"{ir.name} ({counted}" + (f", the first at {first})" if first else ")")
-    mine = np.zeros(256, np.uint8)
-    mine[:16] = np.frombuffer(digest, np.uint8)
-    data = named.encode()[:240]
-    mine[16 : 16 + len(data)] = np.frombuffer(data, np.uint8)
-    everyone = np.empty((group.size, 256), np.uint8)
     call = CollectiveCall("the comparison of graphs", "", first)
-    group.communicator.allgather(mine, everyone.reshape(-1), call)
-    other = next((k for k in range(group.size) if bytes(everyone[k, :16]) != digest), None)
+    records = gather_records(group.communicator, digest + named.encode(), RECORD_SIZE, call)
+    other = next((k for k, record in enumerate(records) if record[: len(digest)] != digest), None)
     if other is None:
         return
-    names = [bytes(row[16:]).partition(b"\0")[0].decode(errors="replace") for row in everyone]
+    names = [record[len(digest) :].partition(b"\0")[0].decode(errors="replace") for record in records]
     raise KernelError(
         f"{ranks_text([group.ranks[group.rank]])} runs graph {names[group.rank]}, "
         f"and {ranks_text([group.ranks[other]])} runs graph {names[other]}, which has other collectives",

@@ -74,6 +74,14 @@ class Communicator(Protocol):
         """A communicator of some of these ranks, in this order; each of them calls it."""
 
 
+def gather_records(ranks: Communicator, record: bytes, size: int, call: CollectiveCall) -> list[bytes]:
+    """The records of all ranks, of `size` bytes each: a shorter one ends with zeros, a longer one is cut."""
+    mine = np.frombuffer(record[:size].ljust(size, b"\0"), np.uint8)
+    everyone = np.empty(ranks.size * size, np.uint8)
+    ranks.allgather(mine, everyone, call)
+    return [row.tobytes() for row in everyone.reshape(ranks.size, size)]
+
+
 class NativeRanks(Protocol):
     """What a communicator has in `native` that native code can call without Python.
 

@@ -30,7 +30,7 @@ from ..driver.device import Driver
 from ..driver.gpu import GpuDriver
 from ..driver.gpu_names import CollectiveLibrary, library_to_load
 from ..driver.gpu_waits import wait_until
-from .communicator import Bytes, CollectiveCall, DeviceExchange
+from .communicator import CollectiveCall, DeviceExchange, gather_records
 from .failures import late_ranks, ranks_text, timeout_of
 from .mesh import RankGroup
 from .world import current_world
@@ -41,6 +41,8 @@ IN_PROGRESS: Final = 7
 ID_SIZE: Final = 128
 RECORD_SIZE: Final = 256
 _RECORD: Final = struct.Struct("<i16s4s4s")  # version, GPU, name of the library, choice; a text follows
+
+_CODE: Final = struct.Struct("<i")  # what a function gives back
 
 P, N, SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 
@@ -153,16 +155,14 @@ class _RankRecord:
     choice: str
     lack: str
 
-    def packed(self) -> Bytes:
-        data = _RECORD.pack(self.version, self.gpu, self.name.encode(), self.choice.encode()) + self.lack.encode()
-        return np.frombuffer(data[:RECORD_SIZE].ljust(RECORD_SIZE, b"\0"), np.uint8).copy()
+    def packed(self) -> bytes:
+        return _RECORD.pack(self.version, self.gpu, self.name.encode(), self.choice.encode()) + self.lack.encode()
 
     @staticmethod
-    def of(row: Bytes) -> _RankRecord:
-        data = row.tobytes()
-        version, gpu, api, choice = _RECORD.unpack_from(data)
+    def of(data: bytes) -> _RankRecord:
+        version, gpu, name, choice = _RECORD.unpack_from(data)
         lack = data[_RECORD.size :].rstrip(b"\0").decode(errors="replace")
-        return _RankRecord(version, gpu, api.rstrip(b"\0").decode(), choice.rstrip(b"\0").decode(), lack)
+        return _RankRecord(version, gpu, name.rstrip(b"\0").decode(), choice.rstrip(b"\0").decode(), lack)
 
 
 def ranks_on_devices(driver: Driver, stream: int, group: RankGroup, call: CollectiveCall) -> NcclRanks | None:
@@ -206,10 +206,9 @@ def _agreed(driver: GpuDriver, group: RankGroup, call: CollectiveCall) -> NcclRa
         gpu = driver.library.uuid()
     version, lack = (0, found) if isinstance(found, str) else (found.version, "")
     mine = _RankRecord(version, gpu, about.name, choice, lack)
-    everyone = np.empty(group.size * RECORD_SIZE, np.uint8)
     comparison = CollectiveCall("the comparison of GPUs", "", call.place)
-    group.communicator.allgather(mine.packed(), everyone, comparison)
-    members = [_RankRecord.of(row) for row in everyone.reshape(group.size, RECORD_SIZE)]
+    records = gather_records(group.communicator, mine.packed(), RECORD_SIZE, comparison)
+    members = [_RankRecord.of(record) for record in records]
     reason = _reason(group.ranks, members)
     if not reason and not isinstance(found, str):
         return NcclRanks(found, driver, group, call)
@@ -269,33 +268,32 @@ class NcclRanks:
             self._begin(call)
         except NcclFault as refused:
             fault = refused
-        code = np.array([fault.code if fault is not None else 0], np.int32)
-        codes = np.empty(group.size, np.int32)
         begun = CollectiveCall(f"the start of {self.name}", "", call.place)
-        group.communicator.allgather(code.view(np.uint8), codes.view(np.uint8), begun)
-        failed = next((rank for rank, other in zip(group.ranks, codes, strict=True) if other), None)
-        if failed is not None:
-            self._abort()
-            reason = fault or library.fault("ncclCommInitRank", int(codes[codes != 0][0]))
-            raise self._error(reason, call, failed if fault is None else None)
+        code = 0 if fault is None else fault.code
+        records = gather_records(group.communicator, _CODE.pack(code), _CODE.size, begun)
+        codes = [_CODE.unpack(record)[0] for record in records]
+        if any(codes):
+            self._end("ncclCommAbort")
+            rank, code = next((rank, other) for rank, other in zip(group.ranks, codes, strict=True) if other)
+            raise self._error(fault or library.fault("ncclCommInitRank", code), call, rank if fault is None else None)
         current_world().at_end.append(self.close)
 
     def _begin(self, call: CollectiveCall) -> None:
         """Rank 0 makes the identifier, and hands it to the others with the number that the library gave back."""
         group, unique, comm = self._group, UniqueId(), P()
-        data = np.zeros(4 + ID_SIZE, np.uint8)
+        data = np.zeros(_CODE.size + ID_SIZE, np.uint8)
         fault = None
         if group.rank == 0:
             try:
                 self._library.call("ncclGetUniqueId", ctypes.addressof(unique))
             except NcclFault as refused:
                 fault = refused
-                data[:4] = np.array([refused.code], np.int32).view(np.uint8)
-            data[4:] = unique.bytes
+                data[: _CODE.size] = np.frombuffer(_CODE.pack(refused.code), np.uint8)
+            data[_CODE.size :] = unique.bytes
         group.communicator.broadcast(data, 0, CollectiveCall(f"the identifier of {self.name}", "", call.place))
-        if code := int(data[:4].view(np.int32)[0]):
+        if code := _CODE.unpack(data[: _CODE.size].tobytes())[0]:
             raise fault or self._library.fault("ncclGetUniqueId", code)
-        ctypes.memmove(ctypes.addressof(unique), data[4:].ctypes.data, ID_SIZE)
+        ctypes.memmove(ctypes.addressof(unique), data[_CODE.size :].ctypes.data, ID_SIZE)
         with self.driver:
             self._library.call("ncclCommInitRank", ctypes.addressof(comm), group.size, unique, group.rank)
         self._comm = comm.value
@@ -315,11 +313,10 @@ class NcclRanks:
             with self.driver:
                 self._enqueue(one, stream, self._comm)
                 self._wait(one.call, stream, self._comm)
-        except NcclFault as fault:
-            self._abort()
-            raise self._error(fault, one.call) from None
-        except BaseException:  # also of a handler of a signal: what is under way would never end
-            self._abort()
+        except BaseException as error:  # also of a handler of a signal: what is under way would never end
+            self._end("ncclCommAbort")
+            if isinstance(error, NcclFault):
+                raise self._error(error, one.call) from None
             raise
 
     def _enqueue(self, one: DeviceExchange, stream: int, comm: int) -> None:
@@ -360,19 +357,18 @@ class NcclRanks:
 
     def _wait(self, call: CollectiveCall, stream: int, comm: int) -> None:
         seconds, start = timeout_of(), time.monotonic()
-        code = N()
 
         def is_done() -> bool:
-            if self.driver.library.is_idle(stream):
-                return True
-            self._library.call("ncclCommGetAsyncError", comm, ctypes.addressof(code))
-            if code.value not in (0, IN_PROGRESS):
-                raise self._library.fault("ncclCommGetAsyncError", code.value)
-            if seconds is not None and time.monotonic() - start > seconds:
+            done = self.driver.library.is_idle(stream)
+            self._look_for_error(comm)
+            if not done and seconds is not None and time.monotonic() - start > seconds:
                 raise late_ranks(self._group.ranks[self._group.rank], call, [], seconds)
-            return False
+            return done
 
         wait_until(is_done)
+
+    def _look_for_error(self, comm: int) -> None:
+        code = N()
         self._library.call("ncclCommGetAsyncError", comm, ctypes.addressof(code))
         if code.value not in (0, IN_PROGRESS):
             raise self._library.fault("ncclCommGetAsyncError", code.value)
@@ -388,22 +384,12 @@ class NcclRanks:
             hint=f"NCCL_DEBUG=WARN shows what {self.name} says; EINKORN_NCCL=off exchanges through the host",
         )
 
-    def _abort(self) -> None:
-        """Ends what is under way."""
-        comm, self._comm = self._comm, None
-        if comm is not None:
-            with self.driver:
-                self._call_at_end("ncclCommAbort", comm)
-
-    def _call_at_end(self, function: str, comm: int) -> None:
-        with suppress(NcclFault):  # the first error is the one that is raised
-            self._library.call(function, comm)
-
     def close(self, failed: bool) -> None:
         """Ends the communicator, when its rank ends; `failed` where others may not come to that."""
-        if failed:
-            self._abort()
+        self._end("ncclCommAbort" if failed else "ncclCommDestroy")
+
+    def _end(self, function: str) -> None:
         comm, self._comm = self._comm, None
         if comm is not None:
-            with self.driver:
-                self._call_at_end("ncclCommDestroy", comm)
+            with self.driver, suppress(NcclFault):  # the first error is the one that is raised
+                self._library.call(function, comm)
