@@ -15,7 +15,6 @@ import ctypes
 import functools
 import json
 import mmap
-import os
 import random
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from answering import answer_lines
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -176,11 +176,7 @@ def _shown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what LLVM prints is no answer
-    for line in sys.stdin:
-        answers.write(json.dumps(judged(Program(**json.loads(line)))) + "\n")
-        answers.flush()
+    answer_lines(lambda line: judged(Program(**json.loads(line))))
 
 
 if __name__ == "__main__":

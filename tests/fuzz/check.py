@@ -45,6 +45,7 @@ from einkorn.graph.passes.memory_plan import make_plan
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from answering import answer_lines
 from programs import Program, arrays_of
 
 Array = np.ndarray[Any, Any]
@@ -285,11 +286,7 @@ def check(program: Program) -> tuple[str, str]:
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what kernels or LLVM print is no answer
-    for line in sys.stdin:
-        answers.write(json.dumps(check(Program(**json.loads(line)))) + "\n")
-        answers.flush()
+    answer_lines(lambda line: check(Program(**json.loads(line))))
 
 
 if __name__ == "__main__":

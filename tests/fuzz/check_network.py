@@ -10,10 +10,7 @@ As a program, it is a child of a campaign: one network a line on standard input,
 from __future__ import annotations
 
 import functools
-import json
-import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import check
+from answering import answer_lines, outcome_of
 from check import Array, compiled, surroundings
 from networks.bounds import Bounds, outside
 from networks.custom import custom
@@ -30,7 +28,6 @@ from networks.network import Network, data, staged
 from networks.oracle import results_of
 from networks.redundant import redundant, with_weights
 
-from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 from einkorn.graph import Buffer, DType, Model
 from einkorn.graph.engine.optimising import optimise_graph
 from einkorn.graph.engine.prepared import prepared_weights
@@ -149,23 +146,11 @@ def optimised(ir: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> GraphIR:
 
 def answer(network: Network) -> tuple[str, str]:
     """What became of a network: "same", "differs", "refused" or "fault"; and more about it."""
-    try:
-        wrong = compare(network, lambda ir, level, fuse: compiled(ir, "safe", level, fuse))
-    except InternalError as error:
-        return "fault", str(error)
-    except EinkornError as error:
-        return "refused", str(error)
-    except Exception:
-        return "fault", traceback.format_exc()
-    return ("differs", wrong) if wrong is not None else ("same", "")
+    return outcome_of(lambda: compare(network, lambda ir, level, fuse: compiled(ir, "safe", level, fuse)))
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what kernels or LLVM print is no answer
-    for line in sys.stdin:
-        answers.write(json.dumps(answer(Network.from_json(line))) + "\n")
-        answers.flush()
+    answer_lines(lambda line: answer(Network.from_json(line)))
 
 
 if __name__ == "__main__":

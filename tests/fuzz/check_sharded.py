@@ -5,21 +5,18 @@ As a program, it is a child of a campaign: one network a line on standard input,
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import traceback
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from answering import answer_lines, outcome_of
 from einkorn.distributed import Mesh, rank, run_threads
 from sharded.network import ShardedNetwork, arrays_of, staged
 from sharded.oracle import Array, results_of
 
-from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 from einkorn.graph import InferenceSession
 
 
@@ -49,23 +46,11 @@ def compare(network: ShardedNetwork) -> str | None:
 
 def answer(network: ShardedNetwork) -> tuple[str, str]:
     """What became of a network: "same", "differs", "refused" or "fault"; and more about it."""
-    try:
-        wrong = compare(network)
-    except InternalError as error:
-        return "fault", str(error)
-    except EinkornError as error:
-        return "refused", str(error)
-    except Exception:
-        return "fault", traceback.format_exc()
-    return ("differs", wrong) if wrong is not None else ("same", "")
+    return outcome_of(lambda: compare(network))
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what kernels or LLVM print is no answer
-    for line in sys.stdin:
-        answers.write(json.dumps(answer(ShardedNetwork.from_json(line))) + "\n")
-        answers.flush()
+    answer_lines(lambda line: answer(ShardedNetwork.from_json(line)))
 
 
 if __name__ == "__main__":

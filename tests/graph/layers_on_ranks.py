@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from einkorn.distributed import Mesh, RankGroup, rank, size
+from support.split_layers import DIM, HEADS, HIDDEN, Layer, f32, numbers
 
-from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, TensorValue, nn, ops
-
-DIM, HIDDEN, HEADS = 32, 64, 8
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return (np.random.default_rng(seed).standard_normal(shape) / 4).astype(np.float32)
-
-
-def f32(*shape: Any) -> TensorType:
-    return TensorType(DType.float32, shape, DeviceRef.CPU())
+from einkorn.graph import Graph, InferenceSession, TensorValue, nn, ops
 
 
 class Pair(nn.Module[[Any], Any]):
@@ -29,21 +25,6 @@ class Pair(nn.Module[[Any], Any]):
 
     def forward(self, x: Any) -> Any:
         return self.second(ops.gelu(self.first(x)))
-
-
-class Layer(nn.Module[[Any], Any]):
-    """A layer of a transformer with experts behind it."""
-
-    def __init__(self, group: RankGroup | None) -> None:
-        self.norm = nn.RMSNorm(DIM)
-        self.attention = nn.Attention(DIM, HEADS, 4, bias=True, out_bias=True, split_heads=group)
-        self.mlp = nn.MLP(DIM, HIDDEN, bias=True, split_hidden=group)
-        self.experts = nn.MoE(DIM, 16, 8, 2, split_experts=group)
-
-    def forward(self, x: Any) -> Any:
-        x = x + self.attention(self.norm(x))
-        x = x + self.mlp(self.norm(x))
-        return x + self.experts(x)
 
 
 MADE: dict[str, Any] = {

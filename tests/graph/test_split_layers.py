@@ -14,37 +14,13 @@ import numpy as np
 import pytest
 from einkorn.distributed import Mesh, run_threads, size
 from einkorn.tensor import Tensor
+from support.split_layers import DIM, HEADS, HIDDEN, Layer, f32, numbers
 
 from einkorn.dsl.diagnostics.errors import EinkornError, GraphError
-from einkorn.graph import DeviceRef, DType, TensorType, nn
+from einkorn.graph import nn
 from einkorn.graph.distributed.communicator import Alone
 from einkorn.graph.quantization import QuantizationConfig, QuantizationEncoding
 from einkorn.graph.weights import load_weights, write_gguf
-
-DIM, HIDDEN, HEADS = 32, 64, 8
-
-
-class Layer(nn.Module[[Any], Any]):
-    """A layer of a transformer with experts behind it."""
-
-    def __init__(self, group: Any) -> None:
-        self.norm = nn.RMSNorm(DIM)
-        self.attention = nn.Attention(DIM, HEADS, 4, bias=True, out_bias=True, split_heads=group)
-        self.mlp = nn.MLP(DIM, HIDDEN, bias=True, split_hidden=group)
-        self.experts = nn.MoE(DIM, 16, 8, 2, split_experts=group)
-
-    def forward(self, x: Any) -> Any:
-        x = x + self.attention(self.norm(x))
-        x = x + self.mlp(self.norm(x))
-        return x + self.experts(x)
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return (np.random.default_rng(seed).standard_normal(shape) / 4).astype(np.float32)
-
-
-def f32(*shape: Any) -> TensorType:
-    return TensorType(DType.float32, shape, DeviceRef.CPU())
 
 
 def state_of(module: nn.Module[..., Any]) -> dict[str, Any]:

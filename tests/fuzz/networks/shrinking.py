@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from choosing_smaller import smallest
+
 from einkorn.graph import BufferValue, DeviceRef, Graph
 from einkorn.graph.types.dims import StaticDim, SymbolicDim
 
@@ -134,18 +136,4 @@ def smaller(network: Network) -> Iterator[Network]:
 
 def shrunk(network: Network, fails: Callable[[Network], bool], trials: int = 300) -> Network:
     """A network from which nothing more can be taken, or the best of a number of trials."""
-    tried = {network.to_json()}
-    progress = True
-    while progress:
-        progress = False
-        for candidate in smaller(network):
-            if trials == 0:
-                return network
-            if candidate.to_json() in tried:
-                continue
-            tried.add(candidate.to_json())
-            trials -= 1
-            if fails(candidate):
-                network, progress = candidate, True
-                break
-    return network
+    return smallest(network, smaller, fails, trials)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from choosing_smaller import smallest
+
 from .network import ShardedNetwork
 from .oracle import values_of
 
@@ -85,17 +87,4 @@ def _as_input(network: ShardedNetwork, value: int, given: Any) -> ShardedNetwork
 
 def shrunk(network: ShardedNetwork, fails: Callable[[ShardedNetwork], bool], trials: int = 200) -> ShardedNetwork:
     """A network from which nothing more can be taken, or the best of a number of trials."""
-    tried = {network.to_json()}
-    progress = True
-    while progress:
-        progress = False
-        for each in smaller(network):
-            candidate = without_unused(each)
-            if trials == 0 or candidate.to_json() in tried:
-                continue
-            tried.add(candidate.to_json())
-            trials -= 1
-            if fails(candidate):
-                network, progress = candidate, True
-                break
-    return network
+    return smallest(network, lambda one: map(without_unused, smaller(one)), fails, trials)
