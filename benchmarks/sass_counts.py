@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-_INSTRUCTION: Final = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
+from einkorn.compiler.targets.machine_code import INSTRUCTION, SOURCE_LINE
+
 _LABEL: Final = re.compile(r"^(\.L_x?_?\w+|\$\S+):")
 _SECTION: Final = re.compile(r"^\.text\.(\S+):")
-_LINE: Final = re.compile(r'//## File "([^"]*)", line (\d+)')
 _TARGET: Final = re.compile(r"`\((\.?[\w$.]+)\)")
 _ENDS: Final = ("EXIT", "RET", "BSYNC", "BRX")
 
@@ -119,13 +119,13 @@ def _sections(text: str) -> Iterable[tuple[str, list[str]]]:
 def _blocks(lines: list[str]) -> list[BasicBlock]:
     blocks, labels, place = [BasicBlock()], {}, ""
     for line in lines:
-        if match := _LINE.search(line):
+        if match := SOURCE_LINE.search(line):
             place = f"{match[1]}:{match[2]}"
         elif match := _LABEL.match(line):
             if blocks[-1].instructions:
                 blocks.append(BasicBlock())
             labels[match[1]] = blocks[-1]
-        elif match := _INSTRUCTION.match(line):
+        elif match := INSTRUCTION.match(line):
             one = Instruction(match[2] or "", match[3], match[4], place)
             blocks[-1].instructions.append(one)
             if one.is_jump or one.opcode in _ENDS:

@@ -5,7 +5,6 @@ Both texts of nvdisasm are read: one with lines of the source, one with the regi
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -13,12 +12,18 @@ from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import TargetError, plural
 from ...dsl.diagnostics.places import is_shipped
 from ..pipeline import Artifact
-from ..targets.machine_code import KIND, SECTION, check_disassembly, disassemble, live_registers
+from ..targets.machine_code import (
+    INSTRUCTION,
+    KIND,
+    SECTION,
+    SOURCE_LINE,
+    check_disassembly,
+    disassemble,
+    live_registers,
+)
 from ..targets.nvptx import assemble
 from .listing import Spot, chains_of
 
-_LINE = re.compile(r'//## File "([^"]*)", line (\d+)')
-_INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
 _MEMORY = ("LDG", "STG", "LDS", "STS", "LDL", "STL", "LDGSTS", "LDSM", "STSM", "ATOM", "ATOMG", "ATOMS", "RED")
 _PRODUCTS = ("HMMA", "IMMA", "DMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA")
 
@@ -50,10 +55,10 @@ def instructions(text: str) -> Iterator[MachineInstruction]:
     for line in text.splitlines():
         if section := SECTION.match(line):
             kernel, spot = section[1], ("", 0)
-        elif place := _LINE.search(line):
+        elif place := SOURCE_LINE.search(line):
             spot = place[1], int(place[2])
-        elif instruction := _INSTRUCTION.match(line):
-            yield MachineInstruction((kernel, instruction[1]), instruction[2], spot)
+        elif instruction := INSTRUCTION.match(line):
+            yield MachineInstruction((kernel, instruction[1]), instruction[3], spot)
 
 
 def machine_reports(artifact: Artifact) -> dict[Spot, str]:

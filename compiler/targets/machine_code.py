@@ -16,6 +16,9 @@ from .base import Target
 from .nvptx import assemble, find_tool
 
 KIND: Final = "cuda"  # of targets that have such code
+# Of its texts: an instruction (address, predicate, name with suffixes, operands), and a line of the source.
+INSTRUCTION: Final = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
+SOURCE_LINE: Final = re.compile(r'//## File "([^"]*)", line (\d+)')
 SECTION: Final = re.compile(r"\s*\.section\s+\.text\.([^,\s]+)")  # the head of a kernel
 _LIVE: Final = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/.*// \|\s*(\d*)")
 

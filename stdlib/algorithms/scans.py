@@ -40,6 +40,7 @@ from ...dsl import (
 )
 from .algorithm import product, same_sizes, unravelled
 from .folds import PIECES, as_terms, dtype_of, element, for_each, pieces_of
+from .held_rows import ACCESS
 from .monoid import DTypes, Monoid, Terms
 from .rows import COLUMNS, SPLIT_ROWS, TASK
 from .teams import in_teams, scanned_by_team, thread_of, threads_of
@@ -47,7 +48,6 @@ from .teams import in_teams, scanned_by_team, thread_of, threads_of
 LANES = 16
 STEPS = 4  # of 1, 2, 4, 8 lanes
 GROUP = 4  # elements that a thread of a GPU takes in a round
-ACCESS = 16  # bytes of an access of a GPU at most
 
 
 def scan(
@@ -244,7 +244,7 @@ def _in_groups(tensors: tuple[AnyTensor, ...], lead: tuple[Index, ...]) -> bool:
 
 def _access(x: AnyTensor) -> int:
     """The bytes that divide the address of a group of a tensor, if one access is to take it."""
-    size: int = min(GROUP * x.dtype.bits // 8, ACCESS)
+    size: int = min(GROUP * x.dtype.bits, ACCESS) // 8
     return size
 
 

@@ -29,7 +29,6 @@ from ...dsl import (
     gpu,
     int8,
     max,
-    memcpy,
     min,
     parallel_for,
     register,
@@ -241,15 +240,8 @@ def alltoall(
 @register("collective::broadcast", fuse=False, effects=True)
 def broadcast(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, *, what: str) -> None:
     """The tensor of one rank."""
-    _copy(out, x)
+    foreach(out, lambda i: x[i])
     exchange("broadcast", what, out.pointer(), out.pointer(), x.size, x.size, node)
-
-
-def _copy(out: AnyTensor, x: AnyTensor) -> None:
-    if compiled_for().is_gpu:
-        foreach(out, lambda i: x[i])
-    else:
-        _together(x, lambda source: memcpy(out.pointer(), source, x.size))
 
 
 @register("collective::permute", fuse=False, effects=True)
@@ -261,7 +253,7 @@ def permute(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, *,
 @register("collective::send", fuse=False, effects=True)
 def send(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, *, what: str) -> None:
     """The same tensor, which is sent to a rank."""
-    _copy(out, x)
+    foreach(out, lambda i: x[i])
     exchange("move", what, out.pointer(), out.pointer(), x.size, x.size, node)
 
 

@@ -48,6 +48,11 @@ REFUSED = {
     "a copy": ("own.copy_from(s)", "EK0215", "(16, 16) elements to one of (4, 4)"),
     "widths": ("s.copy_from(s.vectorize(1, 4))", "EK0215", "vectors of 4 to vectors of 1"),
     "many threads": ("copy_dram_to_sram(s, t.tile(0, 0, (16, 16)), (16, 8))", "EK0215", "128 threads in a block of 64"),
+    "many threads at once": (
+        "copy_dram_to_sram_async(s, t.tile(0, 0, (16, 16)), (16, 8))",
+        "EK0215",
+        "128 threads in a block of 64",
+    ),
     "bytes": (
         "copy_dram_to_sram_async(s.vectorize(1, 8), t.tile(0, 0, (16, 16)).vectorize(1, 8), (16, 2))",
         "EK0646",
