@@ -17,8 +17,8 @@ from .inputs import InputCheck
 
 
 def positions_of(ir: GraphIR, names: Sequence[str]) -> dict[str, int]:
-    """The positions of the inputs of a graph, by what its author calls them and by `names`."""
-    return {name: k for listed in (ir.names, names) for k, name in enumerate(listed)}
+    """The positions of the inputs of a graph, by `names` and by what its author calls them, which wins."""
+    return {name: k for listed in (names, ir.names) for k, name in enumerate(listed)}
 
 
 def placed_by_name(

@@ -81,7 +81,7 @@ def write_graph_package(
     static = not ir.steps and all(isinstance(dim, StaticDim) for type in ir.inputs for dim in type.shape)
     contents = GraphContents(
         name or ir.name,
-        tuple(_value(ir.names[k] if ir.names else f"x{k}", type) for k, type in enumerate(ir.inputs)),
+        tuple(_value(name, type) for name, type in zip(ir.argument_names, ir.inputs, strict=True)),
         tuple(_value(name, type) for name, type in zip(outputs, ir.output_types, strict=True)),
         data,
         tuple((each.name, each.needs, each.made.pieces[0].code) for each in made),

@@ -54,6 +54,12 @@ def test_models_take_inputs_by_name(model: Model) -> None:
     assert [spec.name for spec in model.input_metadata] == ["input0", "input1"]
 
 
+def test_names_of_the_author_win() -> None:
+    types = [TensorType(DType.float32, [], HOST)] * 2
+    model = InferenceSession(interpret=True).load(Graph("less", lambda input1, input0: input1 - input0, types))
+    assert model(input1=5.0, input0=2.0)[0].item() == 3.0
+
+
 @pytest.mark.parametrize("forward", [Scale(), Scale().scale])
 def test_names_of_objects_and_methods(forward: Any) -> None:
     types = [N, TensorType(DType.float32, [], HOST)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.dsl.diagnostics.errors import PackageError
+from einkorn.dsl.diagnostics.errors import GraphError, PackageError
 from einkorn.dsl.package.archive import PAGE
 from einkorn.dsl.package.container import read_package
 from einkorn.dsl.types.dtype import DType
@@ -119,6 +119,20 @@ def test_what_is_in_the_file(package: Path) -> None:
     assert record.weights is not None and record.arena is None
     for each in (record.code[0].code, record.weights):
         assert opened.archive.members[each.member].start % PAGE == 0
+
+
+def test_inputs_of_a_function_of_any_number(tmp_path: Path) -> None:
+    types = [TensorType(DType.float32, ["n"], HOST)] * 3
+    model = InferenceSession().load(Graph("total", lambda x, *rest: sum(rest, x), types))
+    model.export(tmp_path / "total.pkg")
+    model.export(tmp_path / "total.o", header=tmp_path / "total.h")
+    assert "const float *x, const float *input1, const float *input2" in (tmp_path / "total.h").read_text()
+    assert [each.name for each in read_package(tmp_path / "total.pkg").graph().inputs] == ["x", "input1", "input2"]
+    three, two = np.ones(3, np.float32), np.ones(2, np.float32)
+    for each in (model, InferenceSession().load(str(tmp_path / "total.pkg"))):
+        np.testing.assert_array_equal(each(three, three, three)[0].to_numpy(), 3)
+        with pytest.raises(GraphError, match="'x' and 2 on axis 0 of 'input2'"):
+            each(three, three, two)
 
 
 def test_the_same_model_gives_the_same_bytes(package: Path, tmp_path: Path) -> None:
