@@ -54,7 +54,7 @@ else:
 
         if name not in MODULES and name not in OPENING:
             raise AttributeError(f"module 'einkorn' has no attribute '{name}'")
-        found = import_module(f"{__name__}.{name if name in MODULES else 'dsl.package.namespace'}")
+        value = import_module(f"{__name__}.{name if name in MODULES else 'dsl.package.namespace'}")
         if name in OPENING:
-            globals()[name] = found = getattr(found, name)
-        return found
+            globals()[name] = value = getattr(value, name)
+        return value

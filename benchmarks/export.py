@@ -125,11 +125,11 @@ def rows_of_a_small_model(rounds: int) -> Iterator[str]:
         for _ in range(rounds):
             figures.append(printed([program, folder / "libmodel.so", "1", "2000000", "64"]))
             python.append(nanoseconds(lambda: model(zeros), 100_000))
-        found = least(figures)
+        fastest = least(figures)
         yield row("**relu of 64 elements**")
-        yield row("call", duration(found["call"]), duration(min(python)))
-        yield row("call with a prepared plan", duration(found["run"]))
-        yield row("load", duration(found["load"]))
+        yield row("call", duration(fastest["call"]), duration(min(python)))
+        yield row("call with a prepared plan", duration(fastest["run"]))
+        yield row("load", duration(fastest["load"]))
         yield row("export", duration(took))
         known = code_bytes(small_model(64))
         yield row("bytes of code around the kernel; of a known size", f"{code_bytes(model):,}; {known:,}")
@@ -143,9 +143,9 @@ def rows_of_the_c_api(folder: Path, rounds: int) -> Iterator[str]:
     library = folder / "runtime" / "lib"
     options = [f"-I{folder / 'runtime' / 'include'}", f"-L{library}", "-leinkorn", "-lpthread", f"-Wl,-rpath,{library}"]
     program = compiled(folder, "export_c_api.c", *options)
-    found = least([printed([program, folder / "libmodel.so", "1000000"]) for _ in range(rounds)])
-    yield row("`M_executeModelSync` and the end of its outputs", duration(found["execute"]))
-    yield row("`M_replayModelSync`, above the kernel", duration(max(0.0, found["replay"] - found["kernels"])))
+    fastest = least([printed([program, folder / "libmodel.so", "1000000"]) for _ in range(rounds)])
+    yield row("`M_executeModelSync` and the end of its outputs", duration(fastest["execute"]))
+    yield row("`M_replayModelSync`, above the kernel", duration(max(0.0, fastest["replay"] - fastest["kernels"])))
     if shutil.which("strip") is not None:
         shutil.copy(library / "libeinkorn.so", folder / "stripped.so")
         subprocess.run(["strip", str(folder / "stripped.so")], check=True)
@@ -170,7 +170,7 @@ def rows_of_minilm(rounds: int) -> Iterator[str]:
         model = load_model(InferenceSession(num_threads=1))
         took = exported(model, folder)
         program = compiled(folder, "export_model.c", f"-I{folder}")
-        found: dict[str, float] = {}
+        one_thread: dict[str, float] = {}
         for threads in (1, 2):
             own = model if threads == 1 else load_model(InferenceSession(num_threads=2))
             runs: dict[str, Run] = {"python": functools.partial(own, words, ones)}
@@ -183,13 +183,15 @@ def rows_of_minilm(rounds: int) -> Iterator[str]:
                 others = {name: nanoseconds(run, 10, threads) for name, run in runs.items()}
                 results.append(printed(command) | others)
             best = least(results)
-            found = found or best
+            one_thread = one_thread or best
             columns = [duration(best[name]) for name in ("call", "python", "onnxruntime") if name in best]
             yield row("call, one thread" if threads == 1 else "call, two threads", *columns)
-        yield row("sizes and workspace", duration(found["plan"]), duration(python_sizes(model, words, ones, rounds)))
-        yield row("bytes of the workspace", f"{found['workspace']:,.0f}", f"{arena_bytes(model):,}")
-        yield row("bytes of stack", f"{found['stack']:,.0f}")
-        yield row("load", duration(found["load"]))
+        yield row(
+            "sizes and workspace", duration(one_thread["plan"]), duration(python_sizes(model, words, ones, rounds))
+        )
+        yield row("bytes of the workspace", f"{one_thread['workspace']:,.0f}", f"{arena_bytes(model):,}")
+        yield row("bytes of stack", f"{one_thread['stack']:,.0f}")
+        yield row("load", duration(one_thread["load"]))
         yield row("export, with the code in the cache", duration(took))
         yield row("bytes of code around the kernels", f"{code_bytes(model):,}")
         yield row("bytes of the file", f"{(folder / 'libmodel.so').stat().st_size:,}")
@@ -300,7 +302,7 @@ def rows_of_large_weights() -> Iterator[str]:
             for _ in range(LARGE // block.nbytes):
                 file.write(block)
             os.fsync(file.fileno())
-        found = printed([sys.executable, __file__, "--large", folder])
+        measured = printed([sys.executable, __file__, "--large", folder])
         (folder / "copy").unlink(missing_ok=True)
         start = time.perf_counter_ns()
         with (folder / "weights").open("rb") as source, (folder / "copy").open("wb") as target:
@@ -311,8 +313,8 @@ def rows_of_large_weights() -> Iterator[str]:
         yield row("**weights of 3 GiB**")
         yield row("load, and a first call", duration(float(loaded)))
         yield row("export; as a multiple of a copy of the weights",
-                  f"{duration(found['export'])}; {found['export'] / copied:.2f}")  # fmt: skip
-        yield row("memory of the export", f"{found['memory'] / (1 << 20):.0f} MiB")
+                  f"{duration(measured['export'])}; {measured['export'] / copied:.2f}")  # fmt: skip
+        yield row("memory of the export", f"{measured['memory'] / (1 << 20):.0f} MiB")
 
 
 def main() -> None:

@@ -80,17 +80,17 @@ class Bench:
             for _ in range(2):
                 call()
             first, second = library.create_event(True), library.create_event(True)
-            found = []
+            samples = []
             for _ in range(self.rounds):
                 library.record(first, self.stream)
                 for _ in range(inner):
                     call()
                 library.record(second, self.stream)
                 self.gpu.synchronize()
-                found.append(library.elapsed(first, second) / inner)
+                samples.append(library.elapsed(first, second) / inner)
             library.destroy_event(first)
             library.destroy_event(second)
-        return found
+        return samples
 
     def model(self, forward: Callable[..., Any], *types: TensorType) -> Any:
         return self.session.load(Graph("benchmark", forward=forward, input_types=types))
@@ -162,29 +162,29 @@ def launch(bench: Bench) -> Iterator[GpuRow]:
         return forward
 
     x = bench.buffer((2, 64))
-    calls, found = 5 if bench.small else 1000, {}
+    calls, medians = 5 if bench.small else 1000, {}
     for count in (1, 10):
         model = bench.model(chain(count), TensorType(DType.float32, [2, 64], GPU))
         model.capture(1, x)
         for name, call in (("execute", lambda m=model: m.execute(x)), ("replay", lambda m=model: m.replay(1, x))):
             samples = host_times(bench, call, calls)
-            found[name, count] = statistics.median(samples)
-            yield row("launch", f"{name}, {count} ops", "2 x 64", samples, 1000 * found[name, count], "us a call")
+            medians[name, count] = statistics.median(samples)
+            yield row("launch", f"{name}, {count} ops", "2 x 64", samples, 1000 * medians[name, count], "us a call")
     for name in ("execute", "replay"):
-        more = (found[name, 10] - found[name, 1]) / 9
+        more = (medians[name, 10] - medians[name, 1]) / 9
         yield GpuRow("launch", f"{name}, one op more", "2 x 64", more, more, more, 1000 * more, "us an op")
 
 
 def host_times(bench: Bench, call: Callable[[], object], calls: int) -> list[float]:
     """Milliseconds of a call on the host; the device is waited for between the samples."""
-    found = []
+    samples = []
     for _ in range(bench.rounds + 2):
         start = time.perf_counter()
         for _ in range(calls):
             call()
-        found.append(1000 * (time.perf_counter() - start) / calls)
+        samples.append(1000 * (time.perf_counter() - start) / calls)
         bench.gpu.synchronize()
-    return found[2:]
+    return samples[2:]
 
 
 def elementwise(bench: Bench) -> Iterator[GpuRow]:
@@ -335,13 +335,13 @@ SECTIONS: dict[str, Callable[[Bench], Iterator[GpuRow]]] = {
 
 
 def versions() -> dict[str, str]:
-    found = {"einkorn": __version__, "python": platform.python_version()}
+    versions_by_name = {"einkorn": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions_by_name[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions_by_name
 
 
 def markdown(about: dict[str, Any], rows: Sequence[GpuRow]) -> str:

@@ -91,7 +91,7 @@ def cases() -> dict[str, StaticCase]:
         "matmul_row": (lambda x, w: x @ w, ("1 n", "n n")),
         "matmul_across": (lambda x, y: x @ ops.transpose(y, 0, 1), ("16 n", "m n")),
     }
-    found = {f"ops.{name}": StaticCase(forward, _inputs(*dims)) for name, (forward, dims) in graphs.items()}
+    cases_by_name = {f"ops.{name}": StaticCase(forward, _inputs(*dims)) for name, (forward, dims) in graphs.items()}
     kernels: dict[str, tuple[str, ...]] = {
         "shapes::rope": ("4 m n", "m h", "m h"),
         "shapes::rope_angles": ("4 m n", "m h"),
@@ -121,8 +121,8 @@ def cases() -> dict[str, StaticCase]:
         axes = {"x": "m n", "mn": "m n", "n": "n"}
         kernels[f"twenty::{name}"] = tuple(axes[each] for each in inputs.split())
     for name, inputs in kernels.items():
-        found[name] = StaticCase(custom(name), _inputs(*inputs), even=any("h" in each for each in inputs))
-    return found
+        cases_by_name[name] = StaticCase(custom(name), _inputs(*inputs), even=any("h" in each for each in inputs))
+    return cases_by_name
 
 
 def _normed(x: Any, w: Any, b: Any) -> Any:

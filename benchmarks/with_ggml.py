@@ -99,7 +99,7 @@ def _packing(ggml: ctypes.CDLL, device: int) -> list[int]:
     if not address:
         return []
     listed = ctypes.CFUNCTYPE(ctypes.POINTER(Handle), Handle)(address)(device)
-    found: list[int] = []
-    while kind := listed[len(found)]:
-        found.append(kind)
-    return found
+    kinds: list[int] = []
+    while kind := listed[len(kinds)]:
+        kinds.append(kind)
+    return kinds

@@ -124,10 +124,10 @@ def has_vectors(memory: Memory, width: int) -> bool:
 
 def resolved(memory: Memory, place: Parts) -> Parts:
     """The tensor behind views in other shapes, and where a coordinate lies in it."""
-    found: Parts = (memory, place)
+    resolved_place: Parts = (memory, place)
     for _ in (0,) * levels(memory):
-        found = _within(found[0], found[1])
-    return found
+        resolved_place = _within(resolved_place[0], resolved_place[1])
+    return resolved_place
 
 
 def levels(memory: Memory) -> Parts:

@@ -88,8 +88,8 @@ def _open(spec: ExportSpec, file: WeightsFile) -> str:
     f.variables += [f"  {name} = alloca [{PATH_BYTES} x i8], align 16", f"  {info} = alloca [4 x ptr], align 16"]
     path = f.variable("ptr", "%path")
     with f.when(f.compare("eq", "%path", "null", "ptr")):
-        found = f.call("@dladdr", ["ptr @weights_head", f"ptr {info}"], "i32")
-        with f.when(f.compare("eq", found, 0, "i32")):
+        status = f.call("@dladdr", ["ptr @weights_head", f"ptr {info}"], "i32")
+        with f.when(f.compare("eq", status, 0, "i32")):
             _fail(f, spec.row("weights_file"))
         written = f.value(
             f"call i32 (ptr, i64, ptr, ...) @snprintf(ptr {name}, i64 {PATH_BYTES}, ptr @weights_suffix, "

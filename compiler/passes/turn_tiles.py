@@ -107,11 +107,11 @@ def _plan(launch: Op, lanes: int) -> _Crossing | None:
     plan: _Crossing | None = None
     for op in ops:
         strides.add(op)
-        found = strides.read_across(op) if op.opcode is LOAD and _is_simple(op, outside) else None
-        if found is not None:
+        crossing = strides.read_across(op) if op.opcode is LOAD and _is_simple(op, outside) else None
+        if crossing is not None:
             if plan is None:
-                plan = _Crossing(position, total, ops, *found)
-            if [each.serial for each in plan.divisors] == [each.serial for each in found[0]]:
+                plan = _Crossing(position, total, ops, *crossing)
+            if [each.serial for each in plan.divisors] == [each.serial for each in crossing[0]]:
                 plan.loads.append(op)
     if plan is None:
         return None
@@ -205,12 +205,12 @@ class _Strides:
 def _needed(plan: _Crossing) -> list[Op]:
     """What has to be done for the loads, and the loads."""
     wanted = {load.results[0].serial for load in plan.loads}
-    found = []
+    needed = []
     for op in reversed(plan.body):
         if any(result.serial in wanted for result in op.results):
-            found.append(op)
+            needed.append(op)
             wanted |= {value.serial for value in op.operands}
-    return found[::-1]
+    return needed[::-1]
 
 
 def _known(builder: Builder, plan: _Crossing, row: Value, column: Value, columns: Value) -> dict[int, Value]:

@@ -68,14 +68,14 @@ def live_registers(cubin: bytes, target: Target) -> dict[tuple[str, str], int]:
     Raises:
         TargetError: EK0602 nvdisasm is missing, or too old to know the code.
     """
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     kernel = ""
     for line in _nvdisasm(cubin, target, "--print-life-ranges").splitlines():
         if section := SECTION.match(line):
             kernel = section[1]
         elif live := _LIVE.match(line):
-            found[kernel, live[1]] = int(live[2] or 0)
-    return found
+            counts[kernel, live[1]] = int(live[2] or 0)
+    return counts
 
 
 def _nvdisasm(cubin: bytes, target: Target, option: str) -> str:

@@ -136,11 +136,11 @@ class _Shown(str):
 def signature(value: Callable[..., Any], bound: bool = False) -> str:
     """How something is called, on one line."""
     try:
-        found = inspect.signature(value)
+        signature_of_value = inspect.signature(value)
     except (TypeError, ValueError):
         return "(...)"
-    result = inspect.Signature.empty if inspect.isclass(value) else _annotation(found.return_annotation)
-    parameters = list(found.parameters.values())[1 if bound else 0 :]
+    result = inspect.Signature.empty if inspect.isclass(value) else _annotation(signature_of_value.return_annotation)
+    parameters = list(signature_of_value.parameters.values())[1 if bound else 0 :]
     shown = []
     for parameter in parameters:
         default = parameter.default
@@ -199,9 +199,9 @@ def _block(lines: list[str], at: int) -> tuple[list[str], int]:
 def _items(block: list[str]) -> list[str]:
     out: list[str] = []
     for line in block:
-        found = re.match(r"([\w*, .]+): (.*)", line)
-        if found and not line.startswith(" "):
-            out.append(f"- `{found[1]}`: {escaped(found[2])}")
+        item = re.match(r"([\w*, .]+): (.*)", line)
+        if item and not line.startswith(" "):
+            out.append(f"- `{item[1]}`: {escaped(item[2])}")
         elif line.strip():
             out.append(f"  {escaped(line.strip())}" if out else escaped(line.strip()))
     return out

@@ -33,9 +33,9 @@ FENCE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 
 def sources() -> dict[str, Path]:
     """Where each page comes from, by its path on the site."""
-    found = {str(file.relative_to(ROOT / "docs")): file for file in sorted((ROOT / "docs").rglob("*.md"))}
-    found |= {str(file.relative_to(ROOT / "docs")): file for file in sorted((ROOT / "docs").rglob("*.ipynb"))}
-    return found | {f"{name}.md": ROOT / file for file, name in OUTSIDE.items()}
+    files = {str(file.relative_to(ROOT / "docs")): file for file in sorted((ROOT / "docs").rglob("*.md"))}
+    files |= {str(file.relative_to(ROOT / "docs")): file for file in sorted((ROOT / "docs").rglob("*.ipynb"))}
+    return files | {f"{name}.md": ROOT / file for file, name in OUTSIDE.items()}
 
 
 def children(name: str, text: str) -> list[str]:

@@ -30,16 +30,16 @@ def module_doc(file: Path) -> str:
 def read_module(file: Path) -> list[Read]:
     """The functions and classes that a module defines, or imports from the package."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    found: dict[str, Read] = {}
+    definitions: dict[str, Read] = {}
     for node in tree.body:
         if isinstance(node, Definition):
-            found[node.name] = _read(node, node.name)
+            definitions[node.name] = _read(node, node.name)
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("einkorn."):
             for alias in node.names:
                 definition = _definition(node.module, alias.name)
                 if definition is not None:
-                    found[alias.asname or alias.name] = _read(definition, alias.asname or alias.name)
-    return [value for name, value in sorted(found.items()) if not name.startswith("_")]
+                    definitions[alias.asname or alias.name] = _read(definition, alias.asname or alias.name)
+    return [value for name, value in sorted(definitions.items()) if not name.startswith("_")]
 
 
 def _definition(module: str, name: str, depth: int = 3) -> Definition | None:

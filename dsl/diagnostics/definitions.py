@@ -57,14 +57,14 @@ class SourcePiece:
         """The functions and classes; none where the piece is not Python."""
         if self._tree is None:
             return ()
-        left, found = deque[ast.AST]([self._tree]), list[ast.AST]()
+        left, definitions = deque[ast.AST]([self._tree]), list[ast.AST]()
         while left:
             node = left.popleft()
             if isinstance(node, _KINDS):
-                found.append(node)
+                definitions.append(node)
             if type(node) not in _LEAVES:  # these are most of a tree
                 left += ast.iter_child_nodes(node)
-        return tuple(found)
+        return tuple(definitions)
 
     def makes(self, *codes: CodeType) -> bool:
         """Whether the piece compiles to all of these codes, to the column."""

@@ -106,8 +106,8 @@ def check_version(difference: PackageDifference, old: Package, new: Package) -> 
 
 def _numbers(package: Package) -> tuple[int, int, int]:
     version = package.manifest.version
-    found = _VERSION.fullmatch(version)
-    if found is None:
+    numbers = _VERSION.fullmatch(version)
+    if numbers is None:
         raise PackageError(
             f"the version of {package.archive.shown!r} cannot be compared: it is {version!r}",
             code="EK0569",
@@ -115,7 +115,7 @@ def _numbers(package: Package) -> tuple[int, int, int]:
             got=version,
             hint="build it with --package-version 1.2.0",
         )
-    major, minor, patch = (int(number or 0) for number in found.groups())
+    major, minor, patch = (int(number or 0) for number in numbers.groups())
     return major, minor, patch
 
 

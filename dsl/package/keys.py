@@ -171,10 +171,10 @@ def _read_pem(path: Path) -> tuple[str, bytes]:
         raise_if_of_handler(error)
         reason = getattr(error, "strerror", None) or str(error)
         _refuse_key(path, f"cannot be read: {reason}", "a key in PEM form", reason, _MAKE_ONE)
-    found = _PEM.search(text)
+    armored = _PEM.search(text)
     try:
-        if found:
-            return found[1], base64.b64decode("".join(found[2].split()), validate=True)
+        if armored:
+            return armored[1], base64.b64decode("".join(armored[2].split()), validate=True)
     except binascii.Error as error:
         raise_if_of_handler(error)
     _refuse_key(path, "is not a key in PEM form", "-----BEGIN ... KEY-----", text[:40], _MAKE_ONE)

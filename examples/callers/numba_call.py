@@ -41,11 +41,11 @@ distances_of, pull_to = einkorn.numba.function(distances), einkorn.numba.functio
 @numba.njit(parallel=True)
 def nearest(clouds: np.ndarray, x: float, y: float) -> np.ndarray:
     """The least distance in each cloud of points, after its points were pulled."""
-    found = np.empty(clouds.shape[0])
+    distances = np.empty(clouds.shape[0])
     for cloud in numba.prange(clouds.shape[0]):
         pull_to(clouds[cloud], x, y)
-        found[cloud] = distances_of(clouds[cloud], x, y).min()
-    return found
+        distances[cloud] = distances_of(clouds[cloud], x, y).min()
+    return distances
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def small_encoder() -> Embed:
     def embed(sentences: list[str]) -> np.ndarray:
         numbers = np.zeros((len(sentences), LENGTH), np.int64)
         for row, sentence in zip(numbers, sentences, strict=True):
-            found = [zlib.crc32(word.strip(".,;:!?'\"").lower().encode()) for word in sentence.split()][:LENGTH]
-            row[: len(found)] = [1 + word % (WORDS - 1) for word in found]
+            codes = [zlib.crc32(word.strip(".,;:!?'\"").lower().encode()) for word in sentence.split()][:LENGTH]
+            row[: len(codes)] = [1 + word % (WORDS - 1) for word in codes]
         return model(numbers, np.float32(numbers != 0)[..., None]).numpy().reshape(len(sentences), WIDTH)
 
     return embed

@@ -45,8 +45,8 @@ class Example:
         return f"gpu::{self.file}"
 
     def expected(self) -> list[Array]:
-        found = self.reference(*self.inputs())
-        return list(found) if isinstance(found, tuple) else [found]
+        outputs = self.reference(*self.inputs())
+        return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
 
 def whole(*shape: int, seed: int = 0) -> Array:
@@ -67,10 +67,10 @@ def largest(x: Array) -> tuple[Array, Array]:
 def convolved(image: Array, filter: Array) -> Array:
     rim = filter.shape[0] // 2
     padded = np.pad(image, rim).astype(np.float64)
-    found = np.zeros(image.shape)
+    sums = np.zeros(image.shape)
     for i, j in np.ndindex(*filter.shape):
-        found += padded[i : i + image.shape[0], j : j + image.shape[1]] * filter[i, j]
-    return found.astype(np.float32)
+        sums += padded[i : i + image.shape[0], j : j + image.shape[1]] * filter[i, j]
+    return sums.astype(np.float32)
 
 
 def attended(q: Array, k: Array, v: Array) -> Array:

@@ -185,9 +185,9 @@ def judged(model: Llama, data: bytes, length: int = 257, batch: int = 16) -> flo
     total = 0.0
     for start in range(0, len(rows), batch):
         some = rows[start : start + batch]
-        found = logits(some[:, :-1]).numpy().astype(np.float64)
-        found -= found.max(-1, keepdims=True)
-        likelihoods = found - np.log(np.exp(found).sum(-1, keepdims=True))
+        scores = logits(some[:, :-1]).numpy().astype(np.float64)
+        scores -= scores.max(-1, keepdims=True)
+        likelihoods = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
         total -= np.take_along_axis(likelihoods, some[:, 1:, None], -1).sum()
     return total / rows[:, 1:].size
 
@@ -200,9 +200,9 @@ def texts() -> bytes:
     import pydoc_data.topics
     import sysconfig
 
-    found = [file.read_bytes() for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))]
-    found += [text.encode() for text in pydoc_data.topics.topics.values()]
-    return b"\n".join(found).replace(b"    ", b"\t")
+    pieces = [file.read_bytes() for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))]
+    pieces += [text.encode() for text in pydoc_data.topics.topics.values()]
+    return b"\n".join(pieces).replace(b"    ", b"\t")
 
 
 def split(data: bytes, length: int = 4096) -> tuple[bytes, bytes]:
@@ -258,8 +258,8 @@ def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int 
     def loss(start: Any, source: Any) -> Any:
         rows = torch.stack([source[s : s + length + 1] for s in start.tolist()])
         with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
-            found = logits(rows[:, :-1])
-        return T.cross_entropy(found.float().flatten(0, 1), rows[:, 1:].flatten())
+            scores = logits(rows[:, :-1])
+        return T.cross_entropy(scores.float().flatten(0, 1), rows[:, 1:].flatten())
 
     def seconds_of_a_step() -> float:
         loss(torch.zeros(1, dtype=torch.int64), numbers).backward()

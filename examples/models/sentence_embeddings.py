@@ -39,8 +39,8 @@ def tokens(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     tokenizer = Tokenizer.from_file(str(model_folder() / "tokenizer.json"))
     tokenizer.enable_truncation(256)
     tokenizer.enable_padding()
-    found = tokenizer.encode_batch(texts)
-    return np.array([t.ids for t in found], np.int64), np.array([t.attention_mask for t in found], np.int64)
+    encoded = tokenizer.encode_batch(texts)
+    return np.array([t.ids for t in encoded], np.int64), np.array([t.attention_mask for t in encoded], np.int64)
 
 
 def directions(model: Model, texts: list[str]) -> np.ndarray:

@@ -188,13 +188,13 @@ def main(folder: Path) -> None:
     print(f"shapes.onnx imported and compiled in {time.perf_counter() - begun:.2f} s")
 
     image, placed = scene()
-    scores, found = (buffer.to_numpy() for buffer in detect.execute(image))
+    scores, detections = (buffer.to_numpy() for buffer in detect.execute(image))
     expected = ReferenceEvaluator(model).run(["scores"], {"image": image})[0]
     print(f"scores differ from those of onnx.reference by {np.abs(scores - expected).max():.1e} at most")
     assert np.allclose(scores, expected, atol=1e-4)
 
     finds = []
-    for _, _, place in found:
+    for _, _, place in detections:
         y, x = divmod(int(place), PLACES)
         kind = int(scores[0, :, place].argmax())
         finds.append((NAMES[kind], STEP * x, STEP * y, float(scores[0, kind, place])))

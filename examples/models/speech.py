@@ -46,8 +46,8 @@ def model_file() -> Path:
     Raises:
         SystemExit: the package is not installed.
     """
-    found = importlib.util.find_spec("silero_vad")
-    installed = Path(found.origin).parent if found and found.origin else None
+    spec = importlib.util.find_spec("silero_vad")
+    installed = Path(spec.origin).parent if spec and spec.origin else None
     made = Path(__file__).resolve().parents[2] / "build" / "models" / "silero_vad"
     for folder in (installed, made):
         if folder is not None and (folder / "data" / "silero_vad.onnx").exists():
@@ -118,12 +118,12 @@ def spoken(random: np.random.Generator) -> np.ndarray:
     source = np.diff(np.floor(phase), prepend=0) + 0.01 * random.standard_normal(len(times))
     steps = np.linspace(0, len(VOWELS) - 1, 9) % len(VOWELS)
     formants = np.array([VOWELS[int(step)] for step in steps])
-    found = np.zeros(len(times))
+    sound = np.zeros(len(times))
     for k, width in enumerate((80, 100, 140)):
         centre = np.interp(times, np.linspace(0, 2, len(formants)), formants[:, k])
-        found += resonance(source, centre, width) / (k + 1)
+        sound += resonance(source, centre, width) / (k + 1)
     syllables = np.clip(np.sin(2 * np.pi * 2 * times) + 0.5, 0, 1)
-    return 0.3 * syllables * found / np.abs(found).max()
+    return 0.3 * syllables * sound / np.abs(sound).max()
 
 
 def resonance(x: np.ndarray, centre: np.ndarray, width: float) -> np.ndarray:
@@ -147,15 +147,15 @@ def pieces(sound: np.ndarray) -> Iterator[np.ndarray]:
 
 def spans(probabilities: list[float]) -> list[tuple[float, float]]:
     """From when to when in seconds there is speech, pauses of less than 0.3 s among it."""
-    found: list[tuple[float, float]] = []
+    intervals: list[tuple[float, float]] = []
     for k, each in enumerate(probabilities):
         start = k * PIECE / RATE
         if each < 0.5:
             continue
-        if found and start - found[-1][1] < 0.3:
-            start = found.pop()[0]
-        found.append((start, (k + 1) * PIECE / RATE))
-    return found
+        if intervals and start - intervals[-1][1] < 0.3:
+            start = intervals.pop()[0]
+        intervals.append((start, (k + 1) * PIECE / RATE))
+    return intervals
 
 
 def farthest(file: Path, sound: np.ndarray, probabilities: list[float]) -> float | None:
@@ -169,8 +169,8 @@ def farthest(file: Path, sound: np.ndarray, probabilities: list[float]) -> float
     worst = 0.0
     for piece, ours in zip(pieces(sound), probabilities, strict=True):
         given = np.concatenate([before, piece[None]], 1)
-        found, state = session.run(None, {"input": given, "state": state, "sr": np.array(RATE, np.int64)})
-        worst, before = max(worst, abs(float(found[0, 0]) - ours)), given[:, -BEFORE:]
+        probability, state = session.run(None, {"input": given, "state": state, "sr": np.array(RATE, np.int64)})
+        worst, before = max(worst, abs(float(probability[0, 0]) - ours)), given[:, -BEFORE:]
     return worst
 
 

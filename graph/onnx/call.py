@@ -150,7 +150,7 @@ def _converted(row: OpTypeRow, call: NodeCall) -> list[Value]:
     try:
         _broadcast_as_before_7(call)
         with current(row.op_type).on_behalf_of(call.title):
-            found = row.convert(*_inputs_for(row, call), **_attributes_for(row, call))
+            outputs = row.convert(*_inputs_for(row, call), **_attributes_for(row, call))
     except EinkornError as error:
         for each in each_of(error):
             if not each.message.startswith("node "):
@@ -160,7 +160,7 @@ def _converted(row: OpTypeRow, call: NodeCall) -> list[Value]:
         call.fail("a value has to be known at import, and depends on symbolic sizes", code="EK0529")
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         call.fail(f"cannot be converted: {str(error)[:300] or type(error).__name__}")
-    return list(found) if isinstance(found, tuple) else [found]
+    return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
 
 def _broadcast_as_before_7(call: NodeCall) -> None:
@@ -188,13 +188,13 @@ def _folded(row: OpTypeRow, call: NodeCall) -> list[Value] | None:
         return None
     try:
         with np.errstate(all="ignore"):
-            found = row.known(*arrays, **_attributes_of(row.known, call))
+            outputs = row.known(*arrays, **_attributes_of(row.known, call))
     except Exception as error:  # an op that is not decided by what is known; converted as any other, it says why
         raise_if_of_handler(error)
         return None
     dtypes = [value.dtype for value in values if isinstance(value, KnownTensor)]
     results: list[Value] = []
-    for k, each in enumerate(found if isinstance(found, tuple) else (found,)):
+    for k, each in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
         if not isinstance(each, KnownTensor):
             array = np.asarray(each)
             each = known(array, dtypes[-1] if array.dtype == object else DType.from_numpy(array.dtype))
@@ -260,7 +260,7 @@ def _as(annotation: str, call: NodeCall, position: int, parameter: inspect.Param
 
 
 def _attributes_for(row: OpTypeRow, call: NodeCall) -> dict[str, Any]:
-    found = {}
+    attributes = {}
     taken = {parameter.name for parameter in row.parameters}
     for attribute in call.node.attribute:
         if attribute.name not in taken and attribute.name not in _WITHOUT_EFFECT:
@@ -269,10 +269,10 @@ def _attributes_for(row: OpTypeRow, call: NodeCall) -> dict[str, Any]:
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
         if parameter.name in call.attributes:
-            found[parameter.name] = call.attributes[parameter.name]
+            attributes[parameter.name] = call.attributes[parameter.name]
         elif parameter.default is inspect.Parameter.empty:
             call.fail(f"attribute '{parameter.name}' is missing", argument=parameter.name)
-    return found
+    return attributes
 
 
 def _attributes_of(function: Callable[..., Any], call: NodeCall) -> dict[str, Any]:
@@ -296,11 +296,11 @@ def attributes_of(node: Any, schema: Any, outer: Mapping[str, Any], folder: Path
     Raises:
         GraphError: EK0528, one that the op type does not have, or of another type than it takes.
     """
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if schema is not None:
         for name, attribute in schema.attributes.items():
             if attribute.default_value.type:
-                found[name] = _plain(attribute.default_value, label_of(node), folder)
+                attributes[name] = _plain(attribute.default_value, label_of(node), folder)
     for attribute in node.attribute:
         name = attribute.name
         if schema is not None and name not in schema.attributes:
@@ -308,15 +308,15 @@ def attributes_of(node: Any, schema: Any, outer: Mapping[str, Any], folder: Path
             known_names = sorted(schema.attributes)
             raise GraphError(text, code="EK0528", place=user_place(), argument=name, expected=known_names, got=name)
         if attribute.ref_attr_name:
-            found.pop(name, None)
+            attributes.pop(name, None)
             if attribute.ref_attr_name in outer:
-                found[name] = outer[attribute.ref_attr_name]
+                attributes[name] = outer[attribute.ref_attr_name]
             continue
         if schema is not None and int(schema.attributes[name].type.value) != attribute.type:
             text = f"{label_of(node)}: attribute '{name}' has the wrong type"
             raise GraphError(text, code="EK0528", place=user_place(), argument=name)
-        found[name] = _plain(attribute, f"{label_of(node)}, attribute '{name}'", folder)
-    return found
+        attributes[name] = _plain(attribute, f"{label_of(node)}, attribute '{name}'", folder)
+    return attributes
 
 
 def _plain(attribute: Any, what: str, folder: Path | None) -> Any:

@@ -79,13 +79,13 @@ class KnownTensor:
 
 def known(array: object, dtype: DType) -> KnownTensor:
     """A `KnownTensor` of this dtype; objects that are all numbers become numbers."""
-    found = np.asarray(array)
-    if found.dtype == object:
-        if not all(isinstance(item, int | np.integer | StaticDim | float) for item in found.reshape(-1)):
-            return KnownTensor(found, dtype)
-        plain = [int(item) if isinstance(item, StaticDim) else item for item in found.reshape(-1)]
-        found = np.array(plain, dtype.to_numpy()).reshape(found.shape)
-    return KnownTensor(found.astype(dtype.to_numpy(), copy=False), dtype)
+    values = np.asarray(array)
+    if values.dtype == object:
+        if not all(isinstance(item, int | np.integer | StaticDim | float) for item in values.reshape(-1)):
+            return KnownTensor(values, dtype)
+        plain = [int(item) if isinstance(item, StaticDim) else item for item in values.reshape(-1)]
+        values = np.array(plain, dtype.to_numpy()).reshape(values.shape)
+    return KnownTensor(values.astype(dtype.to_numpy(), copy=False), dtype)
 
 
 def initialiser(array: Array, dtype: DType, name: str) -> KnownTensor:
@@ -133,8 +133,8 @@ def elementwise(plain: Callable[..., Any], single: Callable[..., object]) -> Cal
 
     def apply(*arrays: Array) -> Array:
         if any(array.dtype == object for array in arrays):
-            found: Array = np.asarray(np.frompyfunc(single, len(arrays), 1)(*arrays))
-            return found
+            results: Array = np.asarray(np.frompyfunc(single, len(arrays), 1)(*arrays))
+            return results
         return np.asarray(plain(*arrays))
 
     return apply

@@ -116,9 +116,9 @@ def declared(row: BuiltinOp, method: str | None, operator: str | None) -> Callab
     def staged(*args: object, **kwargs: object) -> Any:
         outside = OUTSIDE.get_if_loaded()
         if outside is not None and active_graph() is None:
-            found = outside(name, args, kwargs)
-            if found is not NotImplemented:
-                return found
+            result = outside(name, args, kwargs)
+            if result is not NotImplemented:
+                return result
         with current(name).transaction():
             try:
                 return function(*args, **kwargs)
@@ -290,9 +290,9 @@ def _define_sizes(
         for k, (dim, message) in enumerate(zip(wanted, messages, strict=True)):
             one, number = (TensorType(DType.int64, shape, value.device) for shape in ([1], []))
             part = builtin("movement", "slice", [value], {"starts": (k,), "steps": (1,)}, [one])
-            found = builtin("movement", "reshape", part, expected=[number])[0]
+            size = builtin("movement", "reshape", part, expected=[number])[0]
             stated = stage_dim(graph, dim, value.device, user_place())
-            builtin("creation", "require_sizes", [found, stated], {"kind": "equal", "text": message}, [one])
+            builtin("creation", "require_sizes", [size, stated], {"kind": "equal", "text": message}, [one])
         return
     defined = [str(dim if is_new else other) for dim, other, is_new in zip(wanted, fresh, new, strict=True)]
     graph.define_dims(value, defined, name, user_place())

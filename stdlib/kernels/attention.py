@@ -308,8 +308,8 @@ def _by_warp(
                 sums = added
         for r in unroll(each):
             if first + r * lanes < e:
-                found = select(total == 0, wide(0), sums[r] / total)
-                store(out, (*lead, head, i, first + r * lanes), found.cast(out.dtype))
+                mean = select(total == 0, wide(0), sums[r] / total)
+                store(out, (*lead, head, i, first + r * lanes), mean.cast(out.dtype))
 
     by_warps(product(outer) * m * parts, one)
 
@@ -477,13 +477,13 @@ def _hide(
         for j in range(count):
             at = (p * keys + j) * lanes
             for q in range(min(here - p * lanes, lanes)):
-                found = scores[at + q]
+                score = scores[at + q]
                 if masked:
-                    found = found + mask(p * lanes + q, places[1] + j)
+                    score = score + mask(p * lanes + q, places[1] + j)
                 if causal or window > 0:
                     sees = _sees(places[0] + p * lanes + q, places[1] + j, causal, window)
-                    found = select(sees, found, scores.dtype(-inf))
-                scores[at + q] = found
+                    score = select(sees, score, scores.dtype(-inf))
+                scores[at + q] = score
 
 
 def _weigh(scores: AnyTensor, at: Index, running: tuple[AnyTensor, ...], lane: Index, count: Index, lanes: int) -> None:
@@ -492,8 +492,8 @@ def _weigh(scores: AnyTensor, at: Index, running: tuple[AnyTensor, ...], lane: I
     before = tops.load(lane, width=lanes)
     top = before
     for j in range(count):
-        found = scores.load(at + j * lanes, width=lanes)
-        top = select(found > top, found, top)
+        score = scores.load(at + j * lanes, width=lanes)
+        top = select(score > top, score, top)
     shift = select(top == -inf, SIMD[scores.dtype, lanes](0), top)
     change = exp(before - shift)
     total = totals.load(lane, width=lanes) * change

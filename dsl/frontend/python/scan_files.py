@@ -49,7 +49,7 @@ def registers(file: Path, root: Path) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise_if_of_handler(error)
         return REGISTER.encode() in data
-    return scan.found
+    return scan.has_kernels
 
 
 def is_broken(file: Path) -> bool:
@@ -77,7 +77,7 @@ class _Scan:
         self.offers = offers
         self.names: set[str] = set()  # that stand for `register`, or for something that calls it
         self.modules: dict[str, frozenset[str]] = {}  # names of modules, with such names in them
-        self.found = False
+        self.has_kernels = False
 
     def module(self, tree: ast.Module) -> None:
         self.block(tree.body)
@@ -92,7 +92,7 @@ class _Scan:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     self.function(node)
                 case ast.ClassDef():
-                    self.found = self.found or any(map(self.mentions, node.decorator_list))
+                    self.has_kernels = self.has_kernels or any(map(self.mentions, node.decorator_list))
                     self.block(node.body)
                 case ast.If() if _is_main(node.test):
                     self.block(node.orelse)
@@ -101,7 +101,7 @@ class _Scan:
 
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if any(map(self.mentions, node.decorator_list)) or (node.decorator_list and _takes_outputs(node)):
-            self.found = True
+            self.has_kernels = True
         elif any(map(self.mentions, node.body)):
             self.names.add(node.name)
 
@@ -113,7 +113,7 @@ class _Scan:
             elif isinstance(part, ast.ExceptHandler | ast.match_case):
                 self.block(part.body)
             elif any(isinstance(call, ast.Call) and self.mentions(call.func) for call in ast.walk(part)):
-                self.found = True
+                self.has_kernels = True
         value = getattr(node, "value", None)
         if isinstance(node, ast.Assign | ast.AnnAssign) and value is not None and self.mentions(value):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]

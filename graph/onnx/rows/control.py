@@ -103,9 +103,9 @@ def loop(call: NodeCall, trips: Value, condition: Value, *initial: Value, body: 
     if known_trips and known_condition:
         most = int(trips.numbers().reshape(-1)[0]) if isinstance(trips, KnownTensor) else None
         goes = bool(condition.numbers().reshape(-1)[0]) if isinstance(condition, KnownTensor) else True
-        found = _unrolled(call, body, list(initial), most, goes, scans)
-        if found is not None:
-            return tuple(found)
+        unrolled = _unrolled(call, body, list(initial), most, goes, scans)
+        if unrolled is not None:
+            return tuple(unrolled)
     if scans or any(isinstance(value, list) or value is None for value in initial):
         for position, value in enumerate((trips, condition)):
             if isinstance(value, TensorValue):
