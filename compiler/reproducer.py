@@ -35,7 +35,7 @@ from .targets import Target
 FORMAT = 1
 FOLDER = "faults"  # in the cache: of the user's own
 LARGEST = 64 << 20  # bytes of a reproducer
-DEEPEST = 200  # lists and objects in each other
+MAX_NESTING = 200  # lists and objects in each other
 TEXTS_KEPT = 256
 _RECORDS = [value for value in vars(unit).values() if dataclasses.is_dataclass(value)]
 UNITS = Records(_RECORDS)
@@ -181,7 +181,7 @@ def _bytes_of(path: str) -> bytes:
 
 def _read(text: bytes, path: str) -> dict[str, Any]:
     try:
-        if depth_of(text) > DEEPEST:
+        if depth_of(text) > MAX_NESTING:
             raise ValueError("it is nested too deeply")
         data = json.loads(text)
         if not isinstance(data, dict) or data.get("einkorn") != FORMAT:

@@ -28,7 +28,7 @@ from ...dsl.signature.dims import names_in
 from ..ir.llvm_text import FunctionText
 from ..targets import Target
 from .c_calls import HEAD, REPORTS, PlainCallText
-from .c_sizes import SMALL, PlanText
+from .c_sizes import SIZE_ATTRIBUTES, PlanText
 from .c_stages import StagedCallText
 from .c_tables import DescriptorText, array_text, run_function, tables_text
 from .c_weights import weights_texts
@@ -83,7 +83,7 @@ class _PublicText:
 
     def _handing(self, name: str, parameters: Sequence[str], to: str, result: str = "i32") -> str:
         """A function that hands its parameters on: sizes as an array, tensors as one, the others as they are."""
-        f = FunctionText(f"@{self.spec.name}{name}", result, parameters, attributes=f"dso_local|{SMALL}")
+        f = FunctionText(f"@{self.spec.name}{name}", result, parameters, attributes=f"dso_local|{SIZE_ATTRIBUTES}")
         given = []
         if to == run_function(self.spec):
             given.append("ptr %plan")
@@ -101,7 +101,7 @@ class _PublicText:
         spec, shown = self.spec, shown_late(self.spec)
         late = [f"ptr %k{k}" for k in shown]
         given = [*self.inputs, *self.sizes, *self.outputs, *late]
-        f = FunctionText(f"@{spec.name}", "i32", [*given, "ptr %why"], attributes=f"dso_local|{SMALL}")
+        f = FunctionText(f"@{spec.name}", "i32", [*given, "ptr %why"], attributes=f"dso_local|{SIZE_ATTRIBUTES}")
         if spec.stages == 1 and not spec.temps and not spec.looks_at_stacks and len(given) < _IN_REGISTERS:
             words = [*given, "ptr null", "ptr %why"]
             f.leave(f.call(f"@{spec.name}_in", words, "i32"))

@@ -15,7 +15,7 @@ from typing import Final
 from ...dsl.contract import abi
 from ...dsl.contract.exports import ALIGNMENT, FAILURE_VALUES, ExportedFailure, ExportSpec
 from ..ir.llvm_text import FunctionText, Number
-from .c_sizes import PLAN_BYTES, PLAN_LARGE, PLAN_MAGIC, SMALL, PlanLayout, PlanText, plan_magic
+from .c_sizes import PLAN_BYTES, PLAN_LARGE, PLAN_MAGIC, SIZE_ATTRIBUTES, PlanLayout, PlanText, plan_magic
 from .c_tables import ROW_BYTES
 from .text import fill_context
 
@@ -34,7 +34,7 @@ declare i32 @ek_stack_call(ptr, ptr, i64)
 """
 
 # Functions that calls seldom reach. They lie behind `@run`, where its jumps to them are short.
-COLD: Final = f'noinline cold {SMALL} section ".text"'
+COLD: Final = f'noinline cold {SIZE_ATTRIBUTES} section ".text"'
 
 # fail(why, row, expected, got) -> the row's status.
 FAILURES: Final = f"""
@@ -339,7 +339,7 @@ class PlainCallText(CallText):
     def run(self) -> str:
         """`i32 @run(plan, tensors, workspace, why)`: a call with a prepared plan."""
         spec = self.spec
-        f = FunctionText("@run", "i32", _RUN, attributes=f"internal|noinline {SMALL}")
+        f = FunctionText("@run", "i32", _RUN, attributes=f"internal|noinline {SIZE_ATTRIBUTES}")
         if spec.reports:
             self.begin(f)
         with f.when(f.compare("eq", "%plan", "null", "ptr")):
@@ -368,7 +368,7 @@ class PlainCallText(CallText):
 
     def run_checked(self) -> str:
         """`@run`, where the thread has enough of a stack."""
-        f = FunctionText("@run_checked", "i32", _RUN, attributes=f"internal|{SMALL}")
+        f = FunctionText("@run_checked", "i32", _RUN, attributes=f"internal|{SIZE_ATTRIBUTES}")
         self.look_at_stack(f)
         f.leave(f.call("@run", _RUN, "i32"))
         return f.text()
@@ -376,7 +376,9 @@ class PlainCallText(CallText):
     def call_in(self) -> str:
         """`i32 @call_in(sizes, tensors, workspace, why)`: plans and runs."""
         given = ["ptr %sizes", "ptr %tensors", "ptr %workspace", "ptr %why"]
-        f = FunctionText("@call_in", "i32", given, attributes=f"internal|{'noinline ' if self.fixed else ''}{SMALL}")
+        f = FunctionText(
+            "@call_in", "i32", given, attributes=f"internal|{'noinline ' if self.fixed else ''}{SIZE_ATTRIBUTES}"
+        )
         self.look_at_stack(f)
         plan = self.planned(f)
         f.leave(f.call("@run", [f"ptr {plan}", "ptr %tensors", "ptr %workspace", "ptr %why"], "i32"))
@@ -384,7 +386,7 @@ class PlainCallText(CallText):
 
     def call(self) -> str:
         """`i32 @call(sizes, tensors, why)`: plans, takes a workspace, and runs."""
-        f = FunctionText(self.own_call, "i32", CALL, attributes=f"internal|{SMALL}")
+        f = FunctionText(self.own_call, "i32", CALL, attributes=f"internal|{SIZE_ATTRIBUTES}")
         if not self.spec.temps and not self.spec.looks_at_stacks:
             f.leave(f.call("@call_in", ["ptr %sizes", "ptr %tensors", "ptr null", "ptr %why"], "i32"))
             return f.text()
@@ -402,7 +404,7 @@ class PlainCallText(CallText):
 
     def workspace(self) -> str:
         """`i64 @workspace(sizes)`: the bytes of a workspace, or a status."""
-        f = FunctionText("@workspace", "i64", ["ptr %sizes"], attributes=f"internal|{SMALL}")
+        f = FunctionText("@workspace", "i64", ["ptr %sizes"], attributes=f"internal|{SIZE_ATTRIBUTES}")
         if self.fixed:
             f.leave(self.fixed[PLAN_BYTES // 8])
             return f.text()

@@ -22,7 +22,7 @@ from ..ir.llvm_text import FunctionText, Number
 from .text import DoorText
 
 PLAN_MAGIC, PLAN_BYTES, PLAN_LARGE, PLAN_WORDS = 0, 8, 16, 3
-SMALL: Final = "minsize optsize"  # attributes of functions that need not be fast
+SIZE_ATTRIBUTES: Final = "minsize optsize"  # attributes of functions that need not be fast
 _GIVEN: Final = ["ptr %sizes", "ptr %plan", "ptr %why"]
 
 
@@ -113,7 +113,7 @@ class PlanText:
 
     def _copied(self) -> str:
         """`@plan` where all sizes are known."""
-        f = FunctionText("@plan", "i32", _GIVEN, attributes=f"internal|noinline {SMALL}")
+        f = FunctionText("@plan", "i32", _GIVEN, attributes=f"internal|noinline {SIZE_ATTRIBUTES}")
         with f.when(f.compare("eq", "%plan", "null", "ptr")):
             f.leave(f.call("@fail", ["ptr %why", f"i64 {self.spec.row('plan')}", "i64 0", "i64 0"], "i32"))
         f.line(f"call void @llvm.memcpy.p0.p0.i64(ptr %plan, ptr @fixed, i64 {self.at.size}, i1 false)")

@@ -13,7 +13,7 @@ from ..ir.program import Op, Program, Region, walk
 from ..targets import Target
 
 TASK = 1 << 17  # operations of a task, of which some are done at a time
-LEAST = 64  # elements
+MIN_GRAIN = 64  # elements
 
 
 def choose_grains(program: Program, target: Target) -> None:
@@ -38,4 +38,4 @@ def _visit(region: Region, builder: Builder) -> None:
 def _grain(op: Op) -> int:
     unit: int = op.attrs.pop("unit")
     operations = sum(1 for _ in walk(op.regions[0]))
-    return -(-max(LEAST, TASK // (2 + operations)) // unit)
+    return -(-max(MIN_GRAIN, TASK // (2 + operations)) // unit)

@@ -12,7 +12,7 @@ from ..ir.opcodes import PARALLEL
 from ..ir.program import Op, Program, Region, walk
 from ..targets import Target
 
-SMALL = 48  # operations
+MAX_OPERATIONS = 48  # operations
 
 
 def merge_small_entry(program: Program, target: Target) -> None:
@@ -21,7 +21,7 @@ def merge_small_entry(program: Program, target: Target) -> None:
         return
     body = program.functions[program.calls[0][0]].body
     serial = list(_serial(body))
-    if len(serial) > SMALL or any(op.opcode.loops for op in serial):
+    if len(serial) > MAX_OPERATIONS or any(op.opcode.loops for op in serial):
         return
     program.one_function = True
     regions = [op for op in walk(body) if op.opcode is PARALLEL]

@@ -20,7 +20,7 @@ from ..ir.schedule import BUDGET
 from ..targets import Target
 
 _ACCESS, _REPORT, _REGION = 4, 1 << 12, 1 << 12  # operations that a load, a print, a parallel region count for
-_WIDE = 256  # bits of one operation on vectors
+_MAX_VECTOR_BITS = 256  # bits of one operation on vectors
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _weight(op: Op) -> int:
     if op.opcode is PRINT:
         return _REPORT
     type = next((value.type for value in (*op.results, *op.operands) if isinstance(value.type, SIMDType)), None)
-    wide = 1 if type is None else max(1, type.width * type.dtype.bits // _WIDE)
+    wide = 1 if type is None else max(1, type.width * type.dtype.bits // _MAX_VECTOR_BITS)
     return wide * (_ACCESS if op.opcode.accesses else 1)
 
 

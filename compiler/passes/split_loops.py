@@ -32,7 +32,7 @@ from ..ir.operations import ROWS
 from ..ir.program import Op, Program, Region, Value, walk
 from ..targets import Target
 
-SHORT = 4  # elements; shorter parts are not worth a loop
+MAX_SHORT_PART = 4  # elements; shorter parts are not worth a loop
 MAX_PARTS = 4  # parts of a loop
 PERIOD = 4  # elements at most that are written out one after the other
 VECTOR = 8  # rounds of them that become a vector
@@ -113,7 +113,7 @@ def _period(loop: Op, size: int) -> int:
     period = max(divisors, default=0)
     if not 1 < period <= PERIOD or size % period or any(number <= 0 or period % number for number in divisors):
         return 0
-    return period if size >= SHORT * period and sum(1 for _ in walk(region)) * (period + 2) <= LARGEST else 0
+    return period if size >= MAX_SHORT_PART * period and sum(1 for _ in walk(region)) * (period + 2) <= LARGEST else 0
 
 
 def _write_out(builder: Builder, loop: Op, size: int, period: int) -> None:
@@ -173,7 +173,7 @@ def _ends(region: Region, size: int) -> list[int]:
     lengths = [end - first for first, end in itertools.pairwise(results)]
     ends = [0]
     for number, end in enumerate(results[1:-1]):
-        if lengths[number] >= SHORT or lengths[number + 1] >= SHORT:
+        if lengths[number] >= MAX_SHORT_PART or lengths[number + 1] >= MAX_SHORT_PART:
             ends.append(end)
     return [*ends, size]
 

@@ -33,7 +33,7 @@ from .widen_threads import again
 SIDES = (64, 32)  # of a tile: the larger one that fits
 MOST_SHARED = 34816  # bytes of all tiles of a block
 THREADS = 256
-LEAST = 32  # elements of an axis
+MIN_AXIS = 32  # elements of an axis
 LEAST_ELEMENTS = 16384
 MAX_OPERATIONS = 1024  # operations of all elements of a thread that are written out
 
@@ -115,7 +115,7 @@ def _plan(launch: Op, lanes: int) -> _Crossing | None:
                 plan.loads.append(op)
     if plan is None:
         return None
-    if any(length < LEAST for length in _lengths(plan)):
+    if any(length < MIN_AXIS for length in _lengths(plan)):
         return None
     fitting = [side for side in SIDES if sum(_tile_bytes(load, side) for load in plan.loads) <= MOST_SHARED]
     if not fitting:
@@ -252,7 +252,7 @@ def _choose(builder: Builder, launch: Op, plan: _Crossing) -> None:
     if not lengths:
         _by_tiles(builder, launch, plan, rows, columns)
         return
-    long = [builder.compare("ge", size, builder.int_(LEAST)) for size in lengths]
+    long = [builder.compare("ge", size, builder.int_(MIN_AXIS)) for size in lengths]
     condition = long[0] if len(long) == 1 else builder.row("and_", long)
     tiled, plain = Region(), Region([], [launch])
     with builder.inside(tiled):

@@ -31,11 +31,11 @@ from ..ir.program import Op, PointerType, Program, Region, walk
 from ..ir.schedule import Cut, LoopHints
 from ..targets import Target
 
-LONG = 16  # operations on an element; shorter loops take as many vectors at a time as LLVM would choose,
-SHORT = 4  # which is so many
+MIN_INTERLEAVED = 16  # operations on an element; shorter loops take as many vectors at a time as LLVM would choose,
+INTERLEAVED_VECTORS = 4  # which is so many
 HALF = 8  # operations that convert a bfloat16
 WRITTEN_OUT = 256  # operations at most of a loop that LLVM may write out round by round
-NEAR = 8  # elements from one round to the next that LLVM sorts into lanes; of what is farther it gathers each
+MAX_STRIDE = 8  # elements from one round to the next that LLVM sorts into lanes; of what is farther it gathers each
 REGISTERS = 32  # of 512 bits; CPUs with shorter vectors have half as many, which one chain fills
 
 
@@ -86,7 +86,9 @@ def cut_of(loop: Op, target: Target, vector_bits: int) -> Cut | None:
     work = sum(_work(op) for op in region.ops)
     if low.const is not None and high.const is not None and (high.const - low.const) % lanes <= lanes // 2:
         return None  # LLVM writes out what has a known number of rounds
-    vectors = max(SHORT // registers, 1) if work < LONG else max(interleave_count(region, target), 1)
+    vectors = (
+        max(INTERLEAVED_VECTORS // registers, 1) if work < MIN_INTERLEAVED else max(interleave_count(region, target), 1)
+    )
     hinted = lanes if carried else 0
     return Cut(
         lanes * vectors, LoopHints(vectors=vectors, lanes=hinted), LoopHints(vectors=1, lanes=hinted, masked=True)
@@ -102,14 +104,16 @@ def _work(op: Op) -> int:
     """How many operations an operation becomes, nearly."""
     if op.opcode is CAST:
         dtypes = (op.operands[0].dtype, op.results[0].dtype)
-        return LONG if any(dtype.is_storage() for dtype in dtypes) else HALF if DType.bfloat16 in dtypes else 1
+        return (
+            MIN_INTERLEAVED if any(dtype.is_storage() for dtype in dtypes) else HALF if DType.bfloat16 in dtypes else 1
+        )
     return op.opcode.row is not None
 
 
 def interleave_count(region: Region, target: Target) -> int:
     """How many vectors a long loop takes at a time: 4 or 2, or 0 where LLVM decides."""
     inside = [op.name for op in walk(region)]
-    if target.vector_bits < 512 or sum(name in ROWS for name in inside) < LONG:
+    if target.vector_bits < 512 or sum(name in ROWS for name in inside) < MIN_INTERLEAVED:
         return 0
     if not {"for", "while"}.isdisjoint(inside):
         return 0
@@ -145,7 +149,7 @@ def stays_apart(loop: Op) -> bool:
             elif one or two:
                 number = op.operands[0 if two else 1].const
                 steps[op.results[0].serial] = (one + two) * number if isinstance(number, int) else 0
-    return max(reached, default=0) > NEAR
+    return max(reached, default=0) > MAX_STRIDE
 
 
 def _vector_length(loop: Op, target: Target) -> int:

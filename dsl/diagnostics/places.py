@@ -167,23 +167,23 @@ def draw(labels: tuple[Label, ...]) -> list[str]:
     return out
 
 
-_LONG, _LONGEST = 200, 160  # characters of a line that is cut, and how many of it are shown then
+_MAX_LINE, _CUT_LINE = 200, 160  # characters of a line that is cut, and how many of it are shown then
 _CONTROLS = {code: 0x2400 + code for code in range(32) if code != 9} | {0x7F: 0x2421}  # as signs, not as commands
 
 
 def _window(line: str, marks: str) -> tuple[str, str]:
     """A line and its marks, cut to a part around the first mark where they are long."""
-    if len(line) <= _LONG:
+    if len(line) <= _MAX_LINE:
         return line, marks
-    first = max(0, len(marks) - len(marks.lstrip()) - _LONGEST // 4)
+    first = max(0, len(marks) - len(marks.lstrip()) - _CUT_LINE // 4)
     # The marks count cells of a terminal, and a wide character takes two.
     cells = itertools.accumulate(map(_cells, line), initial=0)
     start = next((k for k, before in enumerate(cells) if before >= first), 0) if first else 0
-    start = min(start, len(line) - _LONGEST)
+    start = min(start, len(line) - _CUT_LINE)
     lost = _cells(line[:start])
     line, marks = line[start:], marks[lost:]
-    end = "…" if len(line) > _LONGEST else ""
-    line = line[:_LONGEST] + end
+    end = "…" if len(line) > _CUT_LINE else ""
+    line = line[:_CUT_LINE] + end
     ruler = len(marks) - len(marks.lstrip("^~ "))  # a remark behind the marks stays
     marks = marks[:ruler][: _cells(line)].rstrip() + (" " + marks[ruler:] if marks[ruler:] else "")
     return ("…" + line, " " + marks) if start else (line, marks)

@@ -65,7 +65,7 @@ class CacheInfo:
     limit: int
 
 
-LONG = 4096  # characters of a text that is read once: the fingerprint is a part of nearly every key
+MIN_HASHED_TEXT = 4096  # characters of a text that is read once: the fingerprint is a part of nearly every key
 
 
 @functools.lru_cache(16)
@@ -83,7 +83,7 @@ def content_key(*parts: bytes | str | int | float | bool | list[Any] | tuple[Any
     for part in parts:
         if isinstance(part, bytes):
             kind, data = b"b", part
-        elif isinstance(part, str) and len(part) > LONG:
+        elif isinstance(part, str) and len(part) > MIN_HASHED_TEXT:
             kind, data = b"l", _digest(part)
         else:
             kind, data = b"j", json.dumps(part, sort_keys=True, separators=(",", ":")).encode()

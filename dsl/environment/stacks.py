@@ -17,7 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from ..diagnostics.forks import fork_lock, in_child, postpone, resume, sections
 from ..diagnostics.shield import raise_if_of_handler, shielded
 
-ENOUGH: Final = 6 << 20  # bytes that a thread has to have: what code may keep, and the frames of all others
+MIN_STACK_BYTES: Final = 6 << 20  # bytes that a thread has to have: what code may keep, and the frames of all others
 # Bytes of threads that are started here. No other code requests just as many, so that they are known as those of here.
 OWN: Final = (8 << 20) + (44 << 10)
 
@@ -33,7 +33,7 @@ def has_room() -> bool:
     try:
         enough: bool = _known.enough
     except AttributeError:
-        enough = _known.enough = _stack_of_this_thread() >= ENOUGH
+        enough = _known.enough = _stack_of_this_thread() >= MIN_STACK_BYTES
     return enough
 
 
@@ -115,17 +115,17 @@ def _forget_threads() -> None:
 def _stack_of_this_thread() -> int:
     """The size of this thread's stack in bytes; as much as one likes where the system does not report it."""
     if not sys.platform.startswith("linux"):
-        return ENOUGH
+        return MIN_STACK_BYTES
     try:
         libc: Any = ctypes.CDLL(None)
         attributes = (ctypes.c_uint64 * 64)()  # larger than any pthread_attr_t
         libc.pthread_self.restype = ctypes.c_void_p
         if libc.pthread_getattr_np(ctypes.c_void_p(libc.pthread_self()), attributes):
-            return ENOUGH
+            return MIN_STACK_BYTES
         low, size = ctypes.c_void_p(), ctypes.c_size_t()
         libc.pthread_attr_getstack(attributes, ctypes.byref(low), ctypes.byref(size))
         libc.pthread_attr_destroy(attributes)
     except (AttributeError, OSError) as error:
         raise_if_of_handler(error)
-        return ENOUGH
+        return MIN_STACK_BYTES
     return size.value

@@ -1,7 +1,7 @@
 """Keeps the results of a run, and compares two of them.
 
 A change counts where a rank test (Mann and Whitney's U) says that the samples differ, at `SURE`, and the medians differ
-by more than `SMALL`. Anything else is called the same.
+by more than `MAX_NOISE`. Anything else is called the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .measure import UNITS, Timing, shown_rate
 
 FORMAT: Final = 1
 SURE: Final = 0.01
-SMALL: Final = 0.02
+MAX_NOISE: Final = 0.02
 CODE: Final = "EK0910"
 
 
@@ -43,7 +43,7 @@ class Change:
     @property
     def verdict(self) -> str:
         """ "faster", "slower" or "same"."""
-        if self.chance >= SURE or abs(self.ratio - 1) <= SMALL:
+        if self.chance >= SURE or abs(self.ratio - 1) <= MAX_NOISE:
             return "same"
         return "faster" if self.ratio < 1 else "slower"
 

@@ -22,7 +22,7 @@ from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
 from ...dsl.frontend.python.user_programs import running
 from ..arguments import list_of, wrong
-from .measure import LEAST, ROUNDS, UNITS, WARM_SECONDS, Timing, measure, work_of
+from .measure import MIN_SECONDS, ROUNDS, UNITS, WARM_SECONDS, Timing, measure, work_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 PREFIX = "bench_"
@@ -120,7 +120,7 @@ def run_file(
     *,
     only: str = "",
     rounds: int = ROUNDS,
-    least: float = LEAST,
+    least: float = MIN_SECONDS,
     warm: float = WARM_SECONDS,
     report: Callable[[Timing], object] | None = None,
 ) -> list[Timing]:

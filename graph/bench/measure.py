@@ -24,7 +24,7 @@ from ..profiling.profile_page import shown_time
 WARM_CALLS: Final = 8  # opens the doors of kernels and models
 WARM_SECONDS: Final = 0.1
 ROUNDS: Final = 20
-LEAST: Final = 2e-3
+MIN_SECONDS: Final = 2e-3
 UNITS: Final = {"bytes": "B/s", "elements": "elements/s", "flops": "flop/s"}
 
 
@@ -89,7 +89,7 @@ def measure(
     *,
     name: str = "",
     rounds: int = ROUNDS,
-    least: float = LEAST,
+    least: float = MIN_SECONDS,
     warm: float = WARM_SECONDS,
     work: Mapping[str, float] | None = None,
 ) -> Timing:

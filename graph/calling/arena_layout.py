@@ -16,8 +16,10 @@ from ..loading.arena import native_arena
 from ..passes.memory_plan import Plan
 from ..types.dims import Dim
 
-FEW: Final = 8  # temporaries that Python lays out as quickly
-_MOST: Final = 1 << 50  # elements of a temporary that native code takes: more do not fit memory, and Python says so
+MIN_NATIVE_TEMPORARIES: Final = 8  # temporaries that Python lays out as quickly
+_MAX_NATIVE_ELEMENTS: Final = (
+    1 << 50
+)  # elements of a temporary that native code takes: more do not fit memory, and Python says so
 _ROUNDING: Final = 8 * ALIGNMENT
 
 
@@ -42,7 +44,7 @@ class ArenaLayout:
     def place(self, counts: Sequence[int]) -> tuple[Sequence[int], int]:
         """The offset of each temporary with so many elements, and the arena's size in bytes."""
         many = len(self.numbers)
-        native = native_arena() if many >= FEW and max(counts) < _MOST else None
+        native = native_arena() if many >= MIN_NATIVE_TEMPORARIES and max(counts) < _MAX_NATIVE_ELEMENTS else None
         if native is None:
             offsets, total = self.plan.placed(dict(zip(self.numbers, counts, strict=True)))
             return [offsets[number] for number in self.numbers], total

@@ -63,7 +63,7 @@ class LargeOutputs:
             return None
         array = lender.lend()
         lenders.append(lender)
-        del lenders[: -Output.KEPT]
+        del lenders[: -Output.MAX_KEPT]
         return array
 
 

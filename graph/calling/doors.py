@@ -33,7 +33,7 @@ from ...dsl.environment.knobs import knobs
 from ...dsl.signature.dims import DimName, DimNumber, DimOperation, Expression, FunctionCall
 from ...dsl.types.dtype import DType
 from ..driver.shared_library import SharedLibrary
-from ..driver.stacks import ROOM
+from ..driver.stacks import STACKS_ADDRESS
 from ..findings.report_callbacks import REPORT, owner_number
 from ..findings.reports import Failure
 from ..ir import GraphIR, Node
@@ -340,5 +340,5 @@ def entry_words(caller: Caller, owner: DoorOwner) -> dict[str, int]:
         "threads": context.threads,
         "poll": context.poll or 0,
         "collectives": context.collectives or 0,
-        "room": ROOM,
+        "room": STACKS_ADDRESS,
     }

@@ -30,8 +30,8 @@ class Output:
     again once no `Buffer`, view or DLPack export uses it.
     """
 
-    KEPT = 2  # with `y = model(x)` in a loop the last result still lives during the next call
-    LARGE = 1 << 20
+    MAX_KEPT = 2  # with `y = model(x)` in a loop the last result still lives during the next call
+    MIN_KEPT_BYTES = 1 << 20
 
     def __init__(self, device: Device, dtype: DType, shape: tuple[int, ...], pointer: int | None) -> None:
         self.device = device
@@ -41,9 +41,8 @@ class Output:
         self.size = dtype.bytes_for(math.prod(shape))
         self.allocate, self.arguments = device.driver.allocator(dtype, shape)
         self.buffer_over: Callable[..., Buffer] = buffer_class(device, dtype)._over
-        self.keeps = (
-            self.size >= self.LARGE and self.allocate is np.empty
-        )  # devices with memory of their own have pools
+        # Devices with memory of their own have pools.
+        self.keeps = self.size >= self.MIN_KEPT_BYTES and self.allocate is np.empty
         self.kept: list[Lender] = []
 
     def take(self) -> Storage:
@@ -66,7 +65,7 @@ class Output:
             if not lender.in_use:
                 return lender.lend()
         made = Lender(*self.arguments)
-        self.kept = [*self.kept, made][-self.KEPT :]
+        self.kept = [*self.kept, made][-self.MAX_KEPT :]
         return made.lend()
 
 

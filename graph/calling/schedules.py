@@ -30,7 +30,7 @@ from .native_call import NativeCall
 if TYPE_CHECKING:
     from ..driver.checked_memory import CheckedMemory
 
-ROOM: Final = 1 << 14  # steps of a call that are noted; of one that makes more, no schedule is looked for
+MAX_STEPS: Final = 1 << 14  # steps of a call that are noted; of one that makes more, no schedule is looked for
 SECONDS: Final = 2.0  # that the search takes at most
 PATIENCE: Final = 0.05  # seconds that a call may take beyond `TIMES` the failing one: threads may wait in a loop
 TIMES: Final = 5
@@ -96,10 +96,10 @@ class Rehearsal:
                 self._native.context.status = abi.STOPPED
 
     def _notes(self, failed: object) -> list[str]:
-        rows = (ScheduleRow * ROOM)()
-        drawing = Schedule(-1, drawn=1, notes=ctypes.addressof(rows), room=ROOM)
+        rows = (ScheduleRow * MAX_STEPS)()
+        drawing = Schedule(-1, drawn=1, notes=ctypes.addressof(rows), room=MAX_STEPS)
         start = time.monotonic()
-        if self._again(drawing) != failed or drawing.noted > ROOM:
+        if self._again(drawing) != failed or drawing.noted > MAX_STEPS:
             return []
         self._longest = PATIENCE + TIMES * (time.monotonic() - start)
         drawn = switches_of(rows[: drawing.noted])

@@ -21,7 +21,7 @@ from ...dsl.diagnostics.forks import fork_lock
 
 SMALLEST: Final = 512  # bytes: what GPUs align memory to
 STEP: Final = 2 << 20  # bytes: what GPUs map memory by
-LARGE: Final = 16 << 20  # bytes: from here on sizes are so many that near ones serve, too
+MIN_ROUNDED_BYTES: Final = 16 << 20  # bytes: from here on sizes are so many that near ones serve, too
 
 
 class OutOfDeviceMemory(MemoryError):
@@ -73,7 +73,7 @@ def _nearest(kept: dict[int, list[Block]], wanted: int) -> list[Block] | None:
     """The kept blocks of a size, or else of the next one above it that wastes an eighth at most, of large ones."""
     if blocks := kept.get(wanted):
         return blocks
-    most = wanted + wanted // 8 if wanted > LARGE else wanted
+    most = wanted + wanted // 8 if wanted > MIN_ROUNDED_BYTES else wanted
     near = min((size for size, blocks in kept.items() if blocks and wanted < size <= most), default=0)
     return kept[near] if near else None
 
@@ -114,7 +114,7 @@ class MemoryPool:
             wanted = self._classes.get(size) or self._class(size)
             kept = self._kept.get(stream)
             blocks = None if kept is None else kept.get(wanted)
-            if not blocks and kept is not None and wanted > LARGE:
+            if not blocks and kept is not None and wanted > MIN_ROUNDED_BYTES:
                 blocks = _nearest(kept, wanted)
             return self._given(blocks.pop(), user) if blocks else None
 

@@ -26,7 +26,7 @@ FUNCTIONS = (
     *("branch", "promise", "outside", "misaligned", "switch"),
 )
 SHADOW = 1 << 36  # bytes of addresses for shadow memory, of which pages are made when they are touched
-ROOM = 1 << 33  # the same for what one launch needs
+MAX_LAUNCH_BYTES = 1 << 33  # the same for what one launch needs
 _NO_RESERVE = 0x4000  # MAP_NORESERVE
 
 _Mark = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
@@ -47,7 +47,7 @@ class CheckedMemory:
         self._mark = _Mark(library.address("ek_check_mark"))
         self._flags = _Flags(library.address("ek_check_flags"))
         self._state.pieces = self._take(checking.PIECES * 16)
-        for start, end, size in (("free", "limit", SHADOW), ("room", "room_limit", ROOM)):
+        for start, end, size in (("free", "limit", SHADOW), ("room", "room_limit", MAX_LAUNCH_BYTES)):
             address = self._take(size)
             setattr(self._state, start, address)
             setattr(self._state, end, address + size)

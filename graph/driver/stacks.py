@@ -1,7 +1,7 @@
 """Marks threads with enough stack for generated code: compiled code may keep some megabytes of storage there.
 
 Workers of the pool are started with enough. Other threads belong to the caller, and their stacks may be small; see
-`dsl.environment.stacks`. Generated code looks for its own thread among words at `ROOM`.
+`dsl.environment.stacks`. Generated code looks for its own thread among words at `STACKS_ADDRESS`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _known = threading.local()
 
 # Threads that have enough, for generated code, which looks for its own there: words at `room_of` their addresses.
 _rooms = (ctypes.c_int64 * ROOMS)()
-ROOM: Final = ctypes.addressof(_rooms)
+STACKS_ADDRESS: Final = ctypes.addressof(_rooms)
 
 
 class _Mark:
@@ -59,4 +59,4 @@ def _forget_threads() -> None:
     """In the child of a fork, where the other threads are not."""
     global _known
     _known = threading.local()
-    ctypes.memset(ROOM, 0, ctypes.sizeof(_rooms))
+    ctypes.memset(STACKS_ADDRESS, 0, ctypes.sizeof(_rooms))

@@ -22,7 +22,7 @@ from .kinds import TensorKind
 # the chain of pending calls that it ends; of a call with several results, weak references to their tensors. A plain
 # tuple, for one is made for every op that is recorded.
 Pending = tuple[Any, tuple[Any, ...], CodeType | None, int, int, tuple[Any, ...] | None]
-DEEPEST = 64  # a longer chain of calls runs
+MAX_CHAIN = 64  # a longer chain of calls runs
 
 
 class Made:

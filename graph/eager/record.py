@@ -30,7 +30,7 @@ from ..types.promotion import weak_array
 from .arguments import FOLDED, NUMBERS, Operator, Split
 from .contexts import MODE, RealizationState
 from .kinds import HOST, kind_of
-from .nodes import DEEPEST, FRESH, SHARED, Recorded, lent
+from .nodes import FRESH, MAX_CHAIN, SHARED, Recorded, lent
 from .patterns import OpCall, call_of, checked
 from .programs import run_call
 from .programs import value_of as kept
@@ -128,7 +128,7 @@ def _deferred(call: OpCall, inputs: tuple[Any, ...], operands: Sequence[Recorded
     pending = (call, inputs, code, instruction, depth, results)
     for tensor, kind in zip(tensors, call.results, strict=True):
         tensor._kind, tensor._value, tensor._pending = kind, None, pending
-    if depth >= DEEPEST:
+    if depth >= MAX_CHAIN:
         realize(tensors)
     return tensors[0] if several is None else several(tensors)
 
@@ -312,7 +312,7 @@ def _forward(operator: Operator) -> Callable[[Any, Any], Any]:
         tensor = _new(Tensor)  # as `_short` does
         tensor._kind, tensor._value = call.result, None
         tensor._pending = (call, inputs, frame.f_code, frame.f_lasti, depth, None)
-        if depth >= DEEPEST:
+        if depth >= MAX_CHAIN:
             realize((tensor,))
         return tensor
 
@@ -346,7 +346,7 @@ def _short(call: OpCall, inputs: tuple[Any, ...], depth: int, frame: Any) -> Ten
     tensor._kind = call.result
     tensor._value = None
     tensor._pending = (call, inputs, frame.f_code, frame.f_lasti, depth, None)
-    if depth >= DEEPEST:
+    if depth >= MAX_CHAIN:
         realize((tensor,))
     return tensor
 

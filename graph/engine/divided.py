@@ -36,7 +36,7 @@ from ..driver.devices import CPU, Device, DeviceRef
 from ..ir import ConstantTensor, External, GraphIR, Held, Node
 from ..loading.code import LoadedCode
 from ..passes.devices import Copy, Segment, Step, divide, names_in
-from ..profiling.profile import ROOM, Profile, TracedCaller, counting, places_of
+from ..profiling.profile import MAX_ACCESSES, Profile, TracedCaller, counting, places_of
 
 if TYPE_CHECKING:
     from ..profiling.memory_counters import MemoryCounters
@@ -87,7 +87,7 @@ class DividedCaller:
         self._output_class: Callable[..., Output] = Output
         self.profile: Profile | None = None
         self.counted: list[MemoryCounters] | None = None  # the counters of checked devices
-        self.room = ROOM
+        self.room = MAX_ACCESSES
         self.maker = {value: number for number, node in enumerate(ir.nodes) for value in node.results}
         late = {name for step in ir.steps for name in step.names}
         self.late = [not late.isdisjoint(type.shape.parameters) for type in ir.types]

@@ -42,7 +42,7 @@ from ..loading.background import BACKGROUND
 from ..loading.code import LoadedCode
 from ..loading.planned import kernel_summaries
 from ..passes.fusion import Partition
-from ..profiling.profile import ROOM, Profile, TracedCaller, Tracing, counting
+from ..profiling.profile import MAX_ACCESSES, Profile, TracedCaller, Tracing, counting
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
 from .captures import AnyCaller, Captures
@@ -414,7 +414,7 @@ class Model(Rich):
                 return DividedCaller(ir, *known, self._weights, None, self._threads, TracedCaller)
         return TracedCaller(plan_calls(ir, self._load, self._checks, self._weights, self._threads), self._filling)
 
-    def count_memory(self, *inputs: object, room: int = ROOM) -> MemoryCounters:
+    def count_memory(self, *inputs: object, room: int = MAX_ACCESSES) -> MemoryCounters:
         """Runs the graph once, and counts what its kernels do with memory: bytes, sectors, bank conflicts, by line.
 
         Args:

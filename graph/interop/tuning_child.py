@@ -27,7 +27,7 @@ from ..driver.buffer import Buffer
 from ..tuning.messages import Race, Raced, Subject, Tried, Try
 from .specialise import Specialisation, specialise
 
-ENOUGH = 2e-3  # seconds that a timed batch takes at least
+MIN_BATCH_SECONDS = 2e-3  # seconds that a timed batch takes at least
 SHARE = 0.75  # of the memory that is free, which the child may take
 
 
@@ -168,7 +168,7 @@ class TuningBench:
             return (time.perf_counter() - start) / count
 
         once = min(run(), run())
-        count = 1 if mutable else max(1, min(10_000, int(ENOUGH / max(once, 1e-7))))
+        count = 1 if mutable else max(1, min(10_000, int(MIN_BATCH_SECONDS / max(once, 1e-7))))
         return run
 
     def race(self, request: Race) -> Raced:

@@ -34,7 +34,7 @@ from .rows import find_row
 from .table import Value
 from .tensors import CODES, DTYPES, array_of
 
-DEEPEST = 64  # functions that call functions, and graphs in graphs
+MAX_NESTING = 64  # functions that call functions, and graphs in graphs
 
 
 @passes_signals
@@ -167,8 +167,8 @@ class Importer:
     def run(self, graph: Any, values: dict[str, Value], outer: NameScope | None = None) -> list[tuple[Any, Value]]:
         """The outputs of a graph, each with its declaration. `values` are those of its inputs."""
         depth = outer.depth + 1 if outer else 0
-        if depth > DEEPEST:
-            _damaged(f"{self.read.shown} has graphs in graphs, more than {DEEPEST} deep")
+        if depth > MAX_NESTING:
+            _damaged(f"{self.read.shown} has graphs in graphs, more than {MAX_NESTING} deep")
         scope = NameScope(
             {**(outer.values if outer else {}), **values},
             outer.opsets if outer else self.read.opsets,
@@ -248,8 +248,8 @@ class Importer:
         self, node: Any, function: Any, opsets: dict[str, int] | None, inputs: list[Value], scope: NameScope
     ) -> list[Value]:
         """The body of a function in the place of a node."""
-        if scope.depth >= DEEPEST:
-            _damaged(f"{label_of(node)}: functions call functions, more than {DEEPEST} deep")
+        if scope.depth >= MAX_NESTING:
+            _damaged(f"{label_of(node)}: functions call functions, more than {MAX_NESTING} deep")
         if len(inputs) > len(function.input):
             text = f"{label_of(node)}: takes {len(function.input)} inputs, and has {len(inputs)}"
             raise GraphError(text, code="EK0528", place=user_place(), op=node.op_type)
@@ -324,7 +324,7 @@ def _all_nodes(nodes: Iterable[Any], depth: int) -> Iterator[Any]:
     for node in nodes:
         yield node
         for attribute in node.attribute:
-            if depth < DEEPEST:
+            if depth < MAX_NESTING:
                 for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
                     yield from _all_nodes(graph.node, depth + 1)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-LEAST = 4096  # smaller ones are read with the rest
+MIN_MAPPED_BYTES = 4096  # smaller ones are read with the rest
 MOST_PARTS = 100  # an initialiser with more fields keeps its elements in one of these each
 MOST_FIELDS = 1 << 20  # of a message: Python steps over so many in a second
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # fields of ModelProto, GraphProto and TensorProto
@@ -57,11 +57,11 @@ def _graph(
     for field in _fields(data, first, end):
         if field.number != INITIALIZER or field.kind != _BYTES:
             continue
-        if field.end - field.first >= LEAST:
+        if field.end - field.first >= MIN_MAPPED_BYTES:
             parts = list(islice(_fields(data, field.first, field.end), MOST_PARTS))
             raw = [part for part in parts if part.number == RAW_DATA]
             few = len(parts) < MOST_PARTS and len(raw) == 1
-            if few and raw[0].kind == _BYTES and raw[0].end - raw[0].first >= LEAST:
+            if few and raw[0].kind == _BYTES and raw[0].end - raw[0].first >= MIN_MAPPED_BYTES:
                 (elements,) = raw
                 elements_of[count] = data[elements.first : elements.end]
                 rest += data[done : field.start]

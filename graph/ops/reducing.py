@@ -19,7 +19,7 @@ from .elementwise import add, cast, div, maximum, minimum
 from .movement import transfer_to
 from .operands import check_kind
 
-SMALL: Final = 4096  # bytes up to which all ranks get the whole tensors of all others
+MAX_GATHERED_BYTES: Final = 4096  # bytes up to which all ranks get the whole tensors of all others
 _PAIRS = {"sum": add, "mean": add, "max": maximum, "min": minimum}
 
 
@@ -28,7 +28,7 @@ def allreduced(how: str, inputs: object, ranks: Ranks) -> TensorValue | list[Ten
     name, group = f"allreduce.{how}", group_in(ranks)
     if group is not None:
         value = checked(name, how, one_tensor(name, inputs))
-        small = SMALL // value.dtype.size_in_bytes
+        small = MAX_GATHERED_BYTES // value.dtype.size_in_bytes
         return over_mesh(name, value, group, how, value.type, how=how, ranks=group.size, small=small)
     values, devices = on_devices(name, inputs, ranks)
     values = [checked(name, how, value) for value in values]

@@ -26,7 +26,7 @@ __all__ = ["as_interleaved_complex", "fft", "hann_window", "ifft", "irfft", "rff
 
 _FAMILY = "signal"
 _CHIRP = "chirp"
-LARGE = 40  # the sum of prime factors above 5 from which on `stdlib.kernels.chirp` is cheaper
+MIN_CHIRP_FACTORS = 40  # the sum of prime factors above 5 from which on `stdlib.kernels.chirp` is cheaper
 _NEARBY = 4096  # elements of a row that the kernel transforms without memory of its own
 # What the transform there and the inverse are scaled with.
 _SCALINGS = {
@@ -226,7 +226,12 @@ def transform_along(
     moved = permuted(full, order)
     kept = length // 2 + 1 if half and not inverse else length
     depth = 1 if half and inverse else 2
-    halved = half and isinstance(length, StaticDim) and int(length) % 2 == 0 and _sum_of_primes(int(length)) < LARGE
+    halved = (
+        half
+        and isinstance(length, StaticDim)
+        and int(length) % 2 == 0
+        and _sum_of_primes(int(length)) < MIN_CHIRP_FACTORS
+    )
     flags = {"inverse": inverse, "hermitian": half and inverse, "halved": halved}
     rows = _rows_through(moved, length, [kept, depth], flags, scaling)
     back = permuted(rows, [order.index(k) for k in range(full.rank)])
@@ -241,7 +246,11 @@ def _rows_through(
     count = Shape(outer).num_elements
     rows = as_shape(wide, [count, *wide.shape[-2:]])
     out = TensorType(wide.dtype, [count, *last], wide.device)
-    through = _small_factors if isinstance(length, StaticDim) and _sum_of_primes(int(length)) < LARGE else _any_length
+    through = (
+        _small_factors
+        if isinstance(length, StaticDim) and _sum_of_primes(int(length)) < MIN_CHIRP_FACTORS
+        else _any_length
+    )
     transformed = through(rows, length, out, {**flags, "scaling": scaling})
     return cast_to(as_shape(transformed, [*outer, *last]), moved.dtype)
 

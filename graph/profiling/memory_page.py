@@ -19,7 +19,7 @@ from .page_style import whole_page
 
 AROUND = 2  # lines that are shown before and behind those with counters
 LONGEST = 30  # characters of what is accessed
-SHORT = "The trace was too short for all accesses: these are the first."
+TRACE_CUT = "The trace was too short for all accesses: these are the first."
 
 STYLE = """
 .kernel { border-top: 1px solid var(--line); padding: .4rem 0 1rem } .kernel h3 { margin: .4rem 0 }
@@ -54,7 +54,7 @@ def memory_section(lines: Sequence[LineCounters], *, whole: bool) -> str:
         '<span class="key least"></span>the least for these bytes<span class="key more"></span>more than that. '
         '<span class="key conflict"></span>turns of shared memory that banks made too many.</p>'
     ]
-    parts += [] if whole else [f"<p>{SHORT}</p>"]
+    parts += [] if whole else [f"<p>{TRACE_CUT}</p>"]
     for op, kernel in kernels:
         own = [line for line in lines if (line.op, line.kernel) == (op, kernel)]
         parts.append(f'<div class="kernel"><h3>{html.escape(kernel)} <span class="faint">{html.escape(op)}</span></h3>')

@@ -254,11 +254,13 @@ def places_of(nodes: Iterable[Item]) -> list[str]:
     return list(dict.fromkeys(str(node.place) for node in nodes if isinstance(node, Node) and node.place is not None))
 
 
-ROOM: Final = 1 << 21  # accesses of a call that are looked at
+MAX_ACCESSES: Final = 1 << 21  # accesses of a call that are looked at
 
 
 @contextmanager
-def counting(memory: CheckedMemory, call: Caller, counted: list[MemoryCounters], room: int = ROOM) -> Iterator[None]:
+def counting(
+    memory: CheckedMemory, call: Caller, counted: list[MemoryCounters], room: int = MAX_ACCESSES
+) -> Iterator[None]:
     """Adds what the kernels of a call did with memory."""
     with shielded():
         from .memory_counters import count_memory

@@ -67,7 +67,7 @@ from ..algorithms.references import Array
 T = TypeVar("T", bound=Floating)
 S = TypeVar("S", bound=Storable)
 SHARES = 8  # tasks that the rows of a batch make at least, where it has as many
-FEW = 8  # rows, whose spans are tasks of their own
+MAX_ROWS_OF_SPANS = 8  # rows, whose spans are tasks of their own
 
 
 @register("kv_cache_store", fuse=False)
@@ -159,7 +159,7 @@ def flash_attention_ragged(
 
     spans = ceildiv(table.dim(1) * room, SPAN)
     is_gpu = compiled_for().is_gpu
-    apart = not is_gpu and (rows <= FEW) & (spans > 1)  # tasks share the spans of a row
+    apart = not is_gpu and (rows <= MAX_ROWS_OF_SPANS) & (spans > 1)  # tasks share the spans of a row
     pieces = select(apart, spans, 1)
     numbers = GROUP * (size + 2)  # of what a span gives
     results = None if is_gpu else scratch[wide](select(apart, rows * shared * parts * spans * numbers, 0))

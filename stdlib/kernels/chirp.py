@@ -34,7 +34,7 @@ from .signal import NEARBY, TURN, Roots, load_row, scale_of, smallest_factor, st
 
 C = TypeVar("C", float32, float64)
 
-LARGE = 40  # the sum of prime factors above 5 from which on a convolution is cheaper than their sums
+MIN_CHIRP_FACTORS = 40  # the sum of prime factors above 5 from which on a convolution is cheaper than their sums
 POWERS_OF_2 = 3  # the factors 4 and 2, as bits (see `signal.fft`)
 
 
@@ -184,12 +184,12 @@ def transformed_length(n: Index) -> Any:
         rest = rest // 3
     while rest % 5 == 0 and rest > 1:
         rest = rest // 5
-    while rest > 1 and total < LARGE:
+    while rest > 1 and total < MIN_CHIRP_FACTORS:
         factor = smallest_factor(rest)
         total = total + factor
         rest = rest // factor
     length = Int(n)
-    if total >= LARGE:
+    if total >= MIN_CHIRP_FACTORS:
         length = Int(1)
         while length < 2 * n - 1:
             length = length * 2

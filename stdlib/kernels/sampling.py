@@ -45,7 +45,7 @@ from ..algorithms.rows import TASK
 F = TypeVar("F", bound=Floating)
 
 CUBIC = -0.75
-NEAR = 256  # kept boxes that others are compared with as vectors
+COMPARED_BOXES = 256  # kept boxes that others are compared with as vectors
 
 
 @register("affine_grid", writes_once=True)
@@ -348,7 +348,7 @@ def _keep(
         for half in range(left // 2):
             _sift(out, scores, batch, k, left // 2 - 1 - half, left)
         kept: Any = Int(0)
-        near = stack[wide](4 * NEAR)  # the first that are kept, side by side; boxes of 0 share nothing
+        near = stack[wide](4 * COMPARED_BOXES)  # the first that are kept, side by side; boxes of 0 share nothing
         while left > 0 and kept < limits.most:
             best = out[batch, k, 0]
             left = left - 1
@@ -356,22 +356,22 @@ def _keep(
             _sift(out, scores, batch, k, 0, left)
             result = _corners(boxes, batch, best, wide, center)
             free = True
-            for first in range(0, min(kept, NEAR), lanes):
-                others = tuple(near.load(side * NEAR + first, width=lanes) for side in unroll(4))
+            for first in range(0, min(kept, COMPARED_BOXES), lanes):
+                others = tuple(near.load(side * COMPARED_BOXES + first, width=lanes) for side in unroll(4))
                 if _share_more(others, result, limits.overlap).reduce_or():
                     free = False
                     break
             if free:
-                for other in range(NEAR, kept):
+                for other in range(COMPARED_BOXES, kept):
                     if _share_more(
                         _corners(boxes, batch, out[batch, k, n - 1 - other], wide, center), result, limits.overlap
                     ):
                         free = False
                         break
             if free:
-                if kept < NEAR:
+                if kept < COMPARED_BOXES:
                     for side in unroll(4):
-                        near[side * NEAR + kept] = result[side]
+                        near[side * COMPARED_BOXES + kept] = result[side]
                 out[batch, k, n - 1 - kept] = best
                 kept = kept + 1
         _turn_round(out, batch, k, kept)

@@ -46,8 +46,8 @@ T = TypeVar("T", bound=Floating)
 LANES = 16
 BLOCK = 1024  # elements that are summed before their sum goes on in float64
 STRIDE = 8  # keys of which the largest stands for all
-MANY = 4096  # candidates from which on some are left out before a search
-NEAR = 8.0  # logits so many temperatures below the best one are searched first
+MIN_FILTERED = 4096  # candidates from which on some are left out before a search
+SEARCHED_TEMPERATURES = 8.0  # logits so many temperatures below the best one are searched first
 LEVELS = ((21, 2048), (10, 2048), (0, 1024))  # shift and number of bins of each step of a search
 
 
@@ -150,12 +150,12 @@ def _drawn(
         places.store(iota(int64, LANES, i).cast(int32), i, mask=inside)
     count = v
     if top_k > 0 and top_k < v:
-        if v >= MANY and top_k <= v // (4 * STRIDE):
+        if v >= MIN_FILTERED and top_k <= v // (4 * STRIDE):
             count = _filtered(candidates, count, _bound(keys, v, top_k))
         least, ties = _least(keys, count, top_k.cast(float64), lambda i: float64(1))
         count = _best_ones(candidates, count, least, ties)
     total, likely = float64(0), float64(0)
-    near = best - NEAR * temperature
+    near = best - SEARCHED_TEMPERATURES * temperature
     for block in range(0, count, BLOCK):
         sums, upper = SIMD[float32, LANES](0), SIMD[float32, LANES](0)
         for j in range(block, min(block + BLOCK, count), LANES):
@@ -170,7 +170,7 @@ def _drawn(
     least, ties = uint32(0), int64(v)
     if top_p < 1:
         wanted = top_p.cast(float64) * total
-        if count >= MANY and likely > wanted:
+        if count >= MIN_FILTERED and likely > wanted:
             count = _filtered(candidates, count, _key(near))
         least, ties = _least(keys, count, wanted, lambda j: shares[j].cast(float64))
     return _chosen(places, keys, shares, count, least, ties, min_p, fraction)

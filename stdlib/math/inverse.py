@@ -151,7 +151,7 @@ def _atan_wide(x: Floating) -> Any:
     if x.dtype == float64:
         pi, pi_rest = PI_64
     size = abs(x)
-    size = select(size > LARGE, LARGE, size)
+    size = select(size > MAX_ARGUMENT, MAX_ARGUMENT, size)
     far = size > 1.0
     t = select(far, -1.0 / size, size)
     # atan(t + t e) = atan t + e t / (1 + t**2), which counts near 1.
@@ -163,7 +163,7 @@ def _atan_wide(x: Floating) -> Any:
 
 
 # No number here is larger, for its inverse would be subnormal.
-LARGE = 2.0**100
+MAX_ARGUMENT = 2.0**100
 
 
 def _atan_tail(t: Floating) -> Any:

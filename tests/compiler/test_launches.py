@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.compiler.passes.choose_grains import LEAST, TASK
+from einkorn.compiler.passes.choose_grains import MIN_GRAIN, TASK
 from einkorn.compiler.pipeline import Stopped, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
@@ -100,4 +100,4 @@ def test_a_task_is_some_microseconds_of_work(
     assert "parallel 8, 1 {unit=32}" in inferred and "axis=32" in inferred
     text = after("choose_grains", "halves", kernels, "x86-64-v3", entry_of, monkeypatch)
     (grain,) = map(int, re.findall(r"parallel 8, (\d+) ", text))
-    assert "axis" not in text and "unit" not in text and LEAST / 32 <= grain <= TASK / 32
+    assert "axis" not in text and "unit" not in text and MIN_GRAIN / 32 <= grain <= TASK / 32

@@ -10,7 +10,7 @@ import pytest
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.calling import arena_layout
-from einkorn.graph.calling.arena_layout import FEW, ArenaLayout, StageLayout
+from einkorn.graph.calling.arena_layout import MIN_NATIVE_TEMPORARIES, ArenaLayout, StageLayout
 from einkorn.graph.loading.arena import make_native_arena, native_arena
 from einkorn.graph.passes.memory_plan import Plan, PlannedBuffer
 from einkorn.graph.types.dims import Dim, Shape
@@ -56,7 +56,7 @@ def test_offsets_are_those_of_python() -> None:
     for sizes in ({"n": 1, "m": 0}, {"n": 17, "m": 33}, {"n": 1000, "m": 999}):
         for stage in range(3):
             layout = StageLayout(plan, stage)
-            assert len(layout.arena.numbers) >= FEW
+            assert len(layout.arena.numbers) >= MIN_NATIVE_TEMPORARIES
             assert layout.place(sizes) == plan.place(sizes, stage)
 
 
@@ -69,13 +69,16 @@ def test_native_code_is_what_lays_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(arena_layout, "native_arena", observed)
     monkeypatch.setattr(Plan, "placed", lambda *_: pytest.fail("Python lays out"))
-    plan = planned([(DType.int8, [Dim("n")], (0, 1))] * FEW)
-    assert ArenaLayout(plan, plan.temps).place([64] * FEW) == ([64 * k for k in range(FEW)], 64 * FEW)
+    plan = planned([(DType.int8, [Dim("n")], (0, 1))] * MIN_NATIVE_TEMPORARIES)
+    assert ArenaLayout(plan, plan.temps).place([64] * MIN_NATIVE_TEMPORARIES) == (
+        [64 * k for k in range(MIN_NATIVE_TEMPORARIES)],
+        64 * MIN_NATIVE_TEMPORARIES,
+    )
     assert calls
 
 
 def test_sizes_beyond_memory_are_left_to_python() -> None:
-    plan = planned([(DType.float64, [Dim("n")], (0, 1))] * FEW)
-    offsets, total = ArenaLayout(plan, plan.temps).place([1 << 61] * FEW)
-    assert total == FEW << 64 and offsets[1] == 1 << 64
+    plan = planned([(DType.float64, [Dim("n")], (0, 1))] * MIN_NATIVE_TEMPORARIES)
+    offsets, total = ArenaLayout(plan, plan.temps).place([1 << 61] * MIN_NATIVE_TEMPORARIES)
+    assert total == MIN_NATIVE_TEMPORARIES << 64 and offsets[1] == 1 << 64
     assert StageLayout(planned([]), 0).place({}) == ({}, 0)

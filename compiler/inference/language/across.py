@@ -27,7 +27,7 @@ from .turned import is_far
 
 LINE = 512  # bits of a cache line
 COLUMNS = 8  # lines that stay in the first cache even where all fall on one place of it
-SHORT = 16  # columns; rows as short as that read no more lines than stay there
+MAX_SHORT_ROW = 16  # columns; rows as short as that read no more lines than stay there
 TASK = 256  # columns of a task
 MAX_OPERATIONS = 32  # operations of a body
 

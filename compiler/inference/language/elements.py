@@ -27,7 +27,7 @@ from ..values.describe import describe
 from ..values.flow import ABSENT
 from ..values.index import BodyIndex, NeedComponents, NeedPairs, same_dims, unravel
 from ..values.tensors import Demand, KernelTensor
-from .across import SHORT, TASK, Nest, in_blocks, rows_of_a_line
+from .across import MAX_SHORT_ROW, TASK, Nest, in_blocks, rows_of_a_line
 from .element_pairs import Pairs, shares_bytes
 from .rare_cases import element_loop
 from .turned import TiledLoop, tiles_of
@@ -242,7 +242,7 @@ def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[BodyInd
         spread(call, builder.product(outer), whole, thread, None, each=inner.const)
     else:
         spread(call, builder.product(dims), chunk, thread, None)
-    if nests and call.evaluator.level == "host" and (inner.const is None or inner.const > SHORT):
+    if nests and call.evaluator.level == "host" and (inner.const is None or inner.const > MAX_SHORT_ROW):
         by_blocks(call, dims, nests[-1], element, thread)
 
 

@@ -32,7 +32,7 @@ from ...calling.call import Caller
 from ...calling.doors import DoorOwner, door_spec, entry_words, load_door
 from ...driver.python_api import address_of_function
 from ...driver.shared_library import SharedLibrary
-from ...driver.stacks import ROOM, mark_thread
+from ...driver.stacks import STACKS_ADDRESS, mark_thread
 from ...loading.background import BACKGROUND
 from ...types.strides import Pattern, pattern_of_strides
 from ..arranged import Order
@@ -237,7 +237,7 @@ class Doors:
         )
         destroy, what = library.address("ek_destroy"), library.address("ek_what")
         functions = (ctypes.c_uint64 * 5)(0, torch_.words["error_kind"], destroy, destroy, what)
-        words = torch_.words | {"index": ctypes.addressof(_EMPTY), "room": ROOM}
+        words = torch_.words | {"index": ctypes.addressof(_EMPTY), "room": STACKS_ADDRESS}
         words |= {"kinds": ctypes.addressof(kinds), "masks": ctypes.addressof(masks)}
         words |= {"slow": address_of_function(slow), "slow_gate": address_of_function(gate)}
         words |= {"error_table": ctypes.addressof(functions) + 16, "destroy_error": destroy}
