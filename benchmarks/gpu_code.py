@@ -13,9 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,8 +22,8 @@ from typing import Any
 from sass_counts import Share, accesses, executed, functions, products, steady_loop
 
 from einkorn.compiler.targets import lookup
-from einkorn.compiler.targets.machine_code import check_disassembly, disassemble
-from einkorn.compiler.targets.nvptx import assemble, find_ptxas
+from einkorn.compiler.targets.machine_code import check_disassembly, disassemble, resources
+from einkorn.compiler.targets.nvptx import assemble
 from einkorn.dsl.diagnostics.errors import TargetError
 from einkorn.graph.drawing.inspected import op_graph
 
@@ -87,31 +85,12 @@ class CodeCounts:
     kernels: int
 
 
-def resources(text: str, target: str) -> dict[str, tuple[int, int, int]]:
-    """Registers, bytes spilled and bytes of shared memory of each kernel in PTX."""
-    with tempfile.TemporaryDirectory(prefix="einkorn-") as folder:
-        source = Path(folder, "kernel.ptx")
-        source.write_text(text)
-        command = [str(find_ptxas()), "-v", f"-arch={target}", str(source), "-o", str(Path(folder, "kernel.cubin"))]
-        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    found, name, spilled = {}, "", 0
-    for line in report.splitlines():
-        if match := re.search(r"entry function '(\S+)'", line):
-            name = match[1]
-        elif match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
-            spilled = int(match[1]) + int(match[2])
-        elif match := re.search(r"Used (\d+) registers", line):
-            shared = re.search(r"(\d+) bytes smem", line)
-            found[name] = (int(match[1]), spilled, int(shared[1]) if shared else 0)
-    return found
-
-
 def counted(
     text: str, target: str, grids: Sequence[tuple[int, int]], row: CodeRow, between: CodeRow | None = None
 ) -> CodeCounts:
     """The counts of PTX whose kernels run with these blocks and threads; later ones take what is `between`."""
     machine = lookup(target)
-    about = resources(text, target)
+    about = resources(text, machine)
     parts = functions(disassemble(assemble(text, machine), machine))
     order = [name for name in re.findall(r"\.visible \.entry (\S+?)\(", text) if name in parts]
     total, widths = 0.0, []
@@ -127,9 +106,9 @@ def counted(
         widths.append(accesses(parts[name]))
     return CodeCounts(
         total,
-        max(registers for registers, _, _ in about.values()),
-        sum(spilled for _, spilled, _ in about.values()),
-        max(shared for _, _, shared in about.values()),
+        max(each.registers for each in about.values()),
+        sum(each.spilled for each in about.values()),
+        max(each.shared for each in about.values()),
         max(blocks for blocks, _ in grids),
         "; ".join(dict.fromkeys(widths)),
         len(order),

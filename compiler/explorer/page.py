@@ -36,6 +36,7 @@ from .listing import LISTINGS, ListingLine, Spot
 from .loop_reports import loop_reports
 from .machine_reports import machine_reports
 from .stage import choose_instance
+from .steady_loops import limits_html, steady_loops
 
 TITLES = {
     "source": ("source", "what the author wrote, and what it calls"),
@@ -87,6 +88,7 @@ def page_of(kernel: LoadedKernel, instance: Instance, targets: Sequence[str]) ->
         chooser=_chooser(machines),
         panes="\n".join(panes),
         tuning=_tuning(kernel),
+        limits="\n".join(limits_html(machine.name, steady_loops(artifact)) for machine, artifact in compiled),
         footer=html.escape(shown_path(kernel.origin)),
     )
 

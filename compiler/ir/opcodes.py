@@ -331,13 +331,15 @@ IF = Opcode(
 FOR = Opcode(
     "for",
     "low, high, step, carried values; one region (index, carried) that ends in yield; attrs elements: each round is one"
-    " element; axis, until loops are split: the size of an axis that the index lies in",
+    " element; axis, until loops are split: the size of an axis that the index lies in; product, of the inner axis of a"
+    " matrix product: what is multiplied",
     (INTEGER, INTEGER, INTEGER),
     more=ANY,
     gives_more=True,
     attrs={
         "elements": OpAttribute(_FLAG, required=False, shown=False),
         "axis": OpAttribute(whole(), required=False),
+        "product": OpAttribute(lambda value: isinstance(value, str), required=False, shown=False),
         "cut": _decided(lambda value: isinstance(value, Cut)),
         "hints": _decided(lambda value: isinstance(value, LoopHints)),
         "strip": _decided(whole(1)),

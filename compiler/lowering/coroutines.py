@@ -138,6 +138,8 @@ def _thread(w: FunctionWriter, op: Op, symbol: str, captured: list[Value], offse
         w.line(f"%checks = llvm.load {w.field('%block', offset(BlockRecord, 'own'))} : !llvm.ptr -> !llvm.ptr")
     for value, place in zip(captured, offsets, strict=True):
         w.bind(value, w.op(f"llvm.load {w.field('%argument', place)} : !llvm.ptr -> {w.type(value.type)}"))
+    if isinstance(w, watched.Watched):
+        w.report_work(op)
     if spins(op.regions[0]):
         w.emit = emit
     w.region(op.regions[0])

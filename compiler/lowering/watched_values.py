@@ -18,7 +18,8 @@ from ...dsl.contract.checking import CheckState
 from ...dsl.types.dtype import SIMDType
 from ..ir.opcodes import CONDITION, FOR, IF, SELECT, UNIFORM, WHILE
 from ..ir.program import Op, Region, Scope, Value, walk
-from ..ir.simulation import offset
+from ..ir.simulation import Thread, offset
+from .arithmetic_counts import written
 from .types import mlir_type, register_bytes
 from .writer import FunctionWriter, ModuleWriter
 
@@ -130,7 +131,24 @@ class WatchedValues(FunctionWriter):
         self._report_branch(op, self.op(f"arith.ceildivsi {between}, {self.name(step)} : i64"))
 
     def _report_branch(self, op: Op, answer: str) -> None:
-        self.report_thread("branch", [answer, self._number(self.module.access(op, "branch"))])
+        """Reports an answer, or rounds; the site has the operations behind each answer, or of a round."""
+        before, after = op.regions[0], op.regions[-1]
+        if op.opcode is IF:
+            counted = written([before]), written([after])
+        elif op.opcode is WHILE:
+            counted = written([before, after]), written([before])
+        else:
+            counted = written([before]), ""
+        self.report_thread("branch", [answer, self._number(self.module.access(op, "branch", *counted))])
+
+    def report_work(self, launch: Op) -> None:
+        """Reports at the begin of the first thread of a block what each of its threads does."""
+        number = self.op(f"llvm.load {self.field('%thread', offset(Thread, 'number'))} : !llvm.ptr -> i64")
+        self.open(f"scf.if {self.op(f'arith.cmpi eq, {number}, {self._number(0)} : i64')} {{")
+        with self.nested():
+            site = self.module.access(launch, "work", written(launch.regions))
+            self.report_thread("branch", [self._number(1), self._number(site)])
+        self.close()
 
     def promise(self, op: Op) -> None:
         """Reports a value that the author says to be equal in a scope, each time that a thread comes there."""

@@ -234,7 +234,9 @@ def _start() -> str:
     f.put("warp_bits", f.select(wide, 6, 5))
     trace = f.pointer("trace")
     with f.when(f.compare("ult", trace, f.pointer("trace_end"), "ptr")):
-        values: tuple[Number, ...] = (checking.LAUNCH, threads, f.left(1, f.get("warp_bits")), 0)
+        bytes = f.add(queried("shared"), queried("dynamic"))
+        lanes_and_bytes = f.either(f.left(1, f.get("warp_bits")), f.left(bytes, checking.LANE_BITS))
+        values: tuple[Number, ...] = (checking.LAUNCH, threads, lanes_and_bytes, f.get("total"))
         for k, value in enumerate(values):
             f.store("i64", value, f.at(trace, 8 * k))
         f.put("trace", f.at(trace, ctypes.sizeof(checking.TracedAccess)), "ptr")

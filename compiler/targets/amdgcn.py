@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from ...dsl.contract.code_formats import HSACO
+from ...dsl.contract.gpus import RESIDENT
 from .base import (
     COMMON_INTRINSICS,
     AddressSpaces,
@@ -110,21 +111,6 @@ _ONE_FILE = frozenset({"gfx90a", "gfx942", "gfx950"})
 _WISHES_OF_HALVES = {**_GRID.wishes, "max_registers": 'passthrough = [["amdgpu-num-vgpr", "{half}"]]'}
 
 
-# What the largest device of an architecture holds at once: compute units, and the threads of each.
-_RESIDENT: Final = {
-    "gfx908": (120, 2560),
-    "gfx90a": (110, 2048),
-    "gfx942": (304, 2048),
-    "gfx950": (256, 2048),
-    "gfx1030": (80, 1024),
-    "gfx1100": (96, 1024),
-    "gfx1101": (60, 1024),
-    "gfx1151": (40, 1024),
-    "gfx1200": (32, 1024),
-    "gfx1201": (64, 1024),
-}
-
-
 def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: int = 64) -> Target:
     return Target(
         name=name,
@@ -150,8 +136,8 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
             axis_threads=2**32 - 1,
             static_shared_memory=shared_memory * 1024,
             shared_memory=shared_memory * 1024,
-            multiprocessors=_RESIDENT[name][0],
-            resident_threads=_RESIDENT[name][1],
+            multiprocessors=RESIDENT[name].multiprocessors,
+            resident_threads=RESIDENT[name].threads,
             resident_shared_memory=shared_memory * 1024,
         ),
         grid=replace(_GRID, warp=_warp(lanes), wishes=_WISHES_OF_HALVES if name in _ONE_FILE else _GRID.wishes),

@@ -11,9 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import TargetError
 from .base import Target
-from .nvptx import assemble, find_tool
+from .nvptx import assemble, find_ptxas, find_tool
 
 KIND: Final = "cuda"  # of targets that have such code
 # Of its texts: an instruction (address, predicate, name with suffixes, operands), and a line of the source.
@@ -60,6 +61,34 @@ def disassemble(cubin: bytes, target: Target) -> str:
         TargetError: EK0602 nvdisasm is missing, or too old to know the code.
     """
     return _nvdisasm(cubin, target, "--print-line-info")
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What a thread and a block of a kernel take: registers; bytes spilled; bytes of static shared memory."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
+def resources(ptx: str, target: Target) -> dict[str, KernelResources]:
+    """What the kernels in PTX take, by name, as ptxas reports it."""
+    with tempfile.TemporaryDirectory(prefix="einkorn-") as folder:
+        source = Path(folder, "kernel.ptx")
+        source.write_text(ptx)
+        command = [str(find_ptxas()), "-v", f"-arch={target.cpu}", str(source), "-o", str(Path(folder, "kernel.cubin"))]
+        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    found, name, spilled = {}, "", 0
+    for line in report.splitlines():
+        if match := re.search(r"entry function '(\S+)'", line):
+            name = match[1]
+        elif match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            spilled = int(match[1]) + int(match[2])
+        elif match := re.search(r"Used (\d+) registers", line):
+            shared = re.search(r"(\d+) bytes smem", line)
+            found[name] = KernelResources(int(match[1]), spilled, int(shared[1]) if shared else 0)
+    return found
 
 
 def live_registers(cubin: bytes, target: Target) -> dict[tuple[str, str], int]:

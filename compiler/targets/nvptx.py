@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from ...dsl.contract.code_formats import PTX
+from ...dsl.contract.gpus import RESIDENT
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from .base import (
     COMMON_INTRINSICS,
@@ -119,23 +120,6 @@ _ADA = _AMPERE | {"fp8_mma"}
 _HOPPER = _ADA | {"bf16", "clusters", "tma"}
 
 
-# What the largest device of an architecture holds at once: multiprocessors; threads, blocks and KiB of shared memory of
-# each, of which some devices reserve 1 KiB for every block.
-_RESIDENT: Final = {
-    "sm_75": (72, 1024, 16, 64),
-    "sm_80": (108, 2048, 32, 164),
-    "sm_86": (84, 1536, 16, 100),
-    "sm_87": (16, 1536, 16, 164),
-    "sm_89": (142, 1536, 24, 100),
-    "sm_90": (132, 2048, 32, 228),
-    "sm_100": (148, 2048, 32, 228),
-    "sm_103": (148, 2048, 32, 228),
-    "sm_110": (20, 1536, 24, 228),
-    "sm_120": (188, 1536, 24, 100),
-    "sm_121": (48, 1536, 24, 100),
-}
-
-
 FLOAT8_PTX: Final = 84  # ten times the first version of PTX in which mma.sync takes 8-bit floats
 
 
@@ -175,10 +159,10 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
             grid=(2**31 - 1, 65535, 65535),
             static_shared_memory=48 * 1024,
             shared_memory=shared_memory * 1024,
-            multiprocessors=_RESIDENT[name][0],
-            resident_threads=_RESIDENT[name][1],
-            resident_blocks=_RESIDENT[name][2],
-            resident_shared_memory=_RESIDENT[name][3] * 1024,
+            multiprocessors=RESIDENT[name].multiprocessors,
+            resident_threads=RESIDENT[name].threads,
+            resident_blocks=RESIDENT[name].blocks,
+            resident_shared_memory=RESIDENT[name].shared_memory,
         ),
         grid=ASYNC_GRID if "async_copy" in capabilities else GRID,
         dialect="nvvm",

@@ -86,7 +86,10 @@ class FindingRecord(ctypes.Structure):
     )
 
 
-LAUNCH: Final = -1  # of a row of the trace that begins a launch: threads of a block, and of a warp, follow
+# Of a row of the trace that begins a launch. Threads of a block follow; those of a warp, with the bytes of a block's
+# shared memory above `LANE_BITS`; and all threads of the launch.
+LAUNCH: Final = -1
+LANE_BITS: Final = 8
 
 
 class TracedAccess(ctypes.Structure):

@@ -22,7 +22,7 @@ class LineCounters:
     Fields:
         requests: those of whole warps.
         sectors, least: those of global memory that were moved, and those that the same bytes would fill side by side.
-        conflicts: turns of shared memory that were too many.
+        turns, conflicts: turns of shared memory, and those of them that were too many.
         branches, divergent: how often warps came to a condition or a loop, and how often their lanes parted there.
         barriers: how often threads that waited here for each other went on, which is once for a block or a warp.
     """
@@ -36,6 +36,7 @@ class LineCounters:
     bytes: int
     sectors: int
     least: int
+    turns: int
     conflicts: int
     atomics: int
     branches: int
@@ -59,7 +60,7 @@ class LineCounters:
 
 
 NUMBERS: Final = (
-    *("accesses", "requests", "bytes", "sectors", "least", "conflicts", "atomics"),
+    *("accesses", "requests", "bytes", "sectors", "least", "turns", "conflicts", "atomics"),
     *("branches", "divergent", "barriers"),
 )
 

@@ -23,15 +23,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...dsl.contract.checking import LAUNCH, What
+from ...dsl.contract.checking import LANE_BITS, LAUNCH, What
+from ...dsl.contract.gpus import has_peaks
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.environment.files import replace_file
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
 from ..driver.device import Array
 from ..findings.reports import Report
+from .launch_counters import WORK, LaunchCounters, launch_counters
 from .line_counters import NUMBERS, SECTOR, LineCounters, merged
 from .memory_page import memory_page
+from .roofline import Roofline
 
 WORD: Final = 4
 BANKS: Final = 32
@@ -41,18 +44,39 @@ BRANCH: Final = "branch"  # and of one where they decide
 
 @dataclass(frozen=True)
 class MemoryCounters:
-    """All lines of a call, the dearest first; `whole` says whether the trace had room for all accesses."""
+    """All lines of a call, the dearest first, and what each kernel did in all.
+
+    Attributes:
+        whole: whether the trace had room for all accesses.
+        target: that of the GPU that the simulated device is like.
+    """
 
     lines: tuple[LineCounters, ...]
     whole: bool
+    launches: tuple[LaunchCounters, ...] = ()
+    target: str = ""
 
     def to_list(self) -> list[dict[str, Any]]:
         """The lines as JSON values."""
         return [line.to_dict() for line in self.lines]
 
+    def roofline(self, device: str = "") -> Roofline:
+        """For each kernel what a device could reach at most, what is estimated, and what holds it back.
+
+        Args:
+            device: the target of a device with known peak figures, such as "sm_90a"; by default that of the GPU that
+                the simulated one is like.
+
+        Raises:
+            TargetError: EK0601 no figures of such a device are known.
+        """
+        return Roofline.of(self.launches, device or self.target)
+
     def html(self, title: str = "Memory") -> str:
-        """A page with the kernels' text: bars of sectors next to the least possible, and of conflicts of banks."""
-        return memory_page(self.lines, whole=self.whole, title=title)
+        """A page with the kernels' text: bars of sectors next to the least possible, and of conflicts of banks; and
+        with the roofline, where figures of the device are known."""
+        parts = self.roofline().html() if self.launches and has_peaks(self.target) else ""
+        return memory_page(self.lines, whole=self.whole, title=title, above=parts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page, all at once."""
@@ -73,21 +97,29 @@ class MemoryCounters:
 
 
 def count_memory(
-    trace: Array, reports: Sequence[Report], kernels: Sequence[PortableKernel], *, whole: bool
+    trace: Array, reports: Sequence[Report], kernels: Sequence[PortableKernel], target: str = "", *, whole: bool
 ) -> MemoryCounters:
     """Counts a trace of rows (site and what, thread, address, bytes), with a row before each launch."""
     totals: dict[int, list[int]] = {}
+    launches: list[LaunchCounters] = []
     starts = np.flatnonzero(trace[:, 0] == LAUNCH) if len(trace) else np.zeros(0, np.int64)
     for start, end in zip(starts, [*starts[1:], len(trace)][: len(starts)], strict=True):
-        threads, lanes = int(trace[start, 1]), int(trace[start, 2])
-        _count_launch(trace[start + 1 : end], threads, lanes, reports, totals)
+        threads, lanes = int(trace[start, 1]), int(trace[start, 2]) & ((1 << LANE_BITS) - 1)
+        own: dict[int, list[int]] = {}
+        _count_launch(trace[start + 1 : end], threads, lanes, reports, own)
+        launches.append(launch_counters(trace[start], trace[start + 1 : end], reports, own))
+        for site, numbers in own.items():
+            before = totals.setdefault(site, [0] * len(NUMBERS))
+            totals[site] = [a + b for a, b in zip(before, numbers, strict=True)]
     lines = [_line(numbers, reports[site], kernels) for site, numbers in totals.items()]
-    return MemoryCounters(merged(_within(line, lines) for line in lines), whole)
+    return MemoryCounters(merged(_within(line, lines) for line in lines), whole, tuple(launches), target)
 
 
 def added(counted: Sequence[MemoryCounters]) -> MemoryCounters:
     """The counters of several calls as those of one."""
-    return MemoryCounters(merged(line for each in counted for line in each.lines), all(each.whole for each in counted))
+    lines = merged(line for each in counted for line in each.lines)
+    launches = tuple(launch for each in counted for launch in each.launches)
+    return MemoryCounters(lines, all(each.whole for each in counted), launches, counted[0].target if counted else "")
 
 
 def _line(numbers: list[int], report: Report, kernels: Sequence[PortableKernel]) -> LineCounters:
@@ -114,7 +146,7 @@ def _count_launch(
     barriers = rows[rows[:, 0] & 0xFFFF == int(What.BARRIER), 0] >> 16
     for site, times in zip(*np.unique(barriers, return_counts=True), strict=True):
         totals.setdefault(int(site), [0] * len(NUMBERS))[-1] += int(times)
-    _count_branches(rows[rows[:, 0] & 0xFFFF == int(What.BRANCH)], threads, lanes, totals)
+    _count_branches(rows[rows[:, 0] & 0xFFFF == int(What.BRANCH)], threads, lanes, reports, totals)
     rows = rows[rows[:, 3] > 0]  # neither fences nor barriers nor branches
     sites, what, thread = rows[:, 0] >> 16, rows[:, 0] & 0xFFFF, rows[:, 1] - 1
     warp = _warps(thread, threads, lanes)
@@ -125,8 +157,9 @@ def _count_launch(
         atomics = int(np.count_nonzero(what[own] & int(What.ATOMIC)))
         shared = reports[site].parts[0] == "shared"
         sectors, least = (0, 0) if shared else _sectors(request, address, size)
-        conflicts = _conflicts(*_distinct(request, address, size, WORD)) if shared else 0
-        results = [len(address), np.unique(request).size, int(size.sum()), sectors, least, conflicts, atomics, 0, 0, 0]
+        turns, conflicts = _turns(*_distinct(request, address, size, WORD)) if shared else (0, 0)
+        moved = [len(address), np.unique(request).size, int(size.sum()), sectors, least, turns, conflicts, atomics]
+        results = [*moved, 0, 0, 0]
         before = totals.setdefault(int(site), [0] * len(NUMBERS))
         totals[int(site)] = [a + int(b) for a, b in zip(before, results, strict=True)]
 
@@ -137,9 +170,13 @@ def _warps(thread: Array, threads: int, lanes: int) -> Array:
     return result
 
 
-def _count_branches(rows: Array, threads: int, lanes: int, totals: dict[int, list[int]]) -> None:
+def _count_branches(
+    rows: Array, threads: int, lanes: int, reports: Sequence[Report], totals: dict[int, list[int]]
+) -> None:
     """Conditions and loops that warps came to, and those where their lanes gave several answers."""
     for site in np.unique(rows[:, 0] >> 16):
+        if reports[site].parts[0] == WORK:
+            continue
         own = rows[rows[:, 0] >> 16 == site]
         thread, answer = own[:, 1] - 1, own[:, 2]
         _, request = np.unique(_warps(thread, threads, lanes) << 32 | _times(thread), return_inverse=True)
@@ -181,11 +218,12 @@ def _distinct(request: Array, address: Array, size: Array, unit: int) -> tuple[A
     return pairs[:, 0], pairs[:, 1]
 
 
-def _conflicts(request: Array, words: Array) -> int:
-    """The turns of all requests beyond the least: a bank gives one word a turn."""
+def _turns(request: Array, words: Array) -> tuple[int, int]:
+    """The turns of all requests, and those beyond the least: a bank gives one word a turn."""
     if not len(words):
-        return 0
+        return 0, 0
     _, number = np.unique(request, return_inverse=True)
     loads = np.bincount(number * BANKS + words % BANKS, minlength=(number.max() + 1) * BANKS).reshape(-1, BANKS)
     least = -(-loads.sum(axis=1) // BANKS)
-    return int((loads.max(axis=1) - least).sum())
+    turns = loads.max(axis=1)
+    return int(turns.sum()), int((turns - least).sum())

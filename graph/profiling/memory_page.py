@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...dsl.diagnostics.places import shown_path
 from .line_counters import LineCounters
 from .page_style import whole_page
+from .roofline_picture import STYLE as ROOFLINE_STYLE
 
 AROUND = 2  # lines that are shown before and behind those with counters
 LONGEST = 30  # characters of what is accessed
@@ -38,9 +39,9 @@ STYLE = """
 """
 
 
-def memory_page(lines: Sequence[LineCounters], *, whole: bool, title: str = "Memory") -> str:
-    """One page of HTML: the kernels' text, with bars of sectors and of conflicts of banks."""
-    return whole_page(title, STYLE, [memory_section(lines, whole=whole)])
+def memory_page(lines: Sequence[LineCounters], *, whole: bool, title: str = "Memory", above: str = "") -> str:
+    """One page of HTML: the kernels' text, with bars of sectors and of conflicts of banks, below what is `above`."""
+    return whole_page(title, STYLE + ROOFLINE_STYLE, [above, memory_section(lines, whole=whole)])
 
 
 def memory_section(lines: Sequence[LineCounters], *, whole: bool) -> str:

@@ -270,7 +270,9 @@ def counting(
         yield
     finally:
         trace = memory.recorded()
-        counted.append(count_memory(trace, call.code.reports, call.plan.programs(), whole=len(trace) < room))
+        plan = call.plan
+        target = plan.driver.targets[-1]
+        counted.append(count_memory(trace, call.code.reports, plan.programs(), target, whole=len(trace) < room))
 
 
 class Tracing:

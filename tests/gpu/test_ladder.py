@@ -7,27 +7,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.ladder import HAS_TOOLS, PAGE, RUNGS, compiled
 
 from einkorn.compiler.explorer.machine_reports import instructions, machine_reports
-from einkorn.compiler.explorer.stage import choose_instance
-from einkorn.compiler.instances import instance_entries
-from einkorn.compiler.pipeline import Artifact, compile_entry
-from einkorn.compiler.targets import lookup
 from einkorn.compiler.targets.machine_code import disassemble, live_registers
-from einkorn.compiler.targets.nvptx import assemble, find_tool
+from einkorn.compiler.targets.nvptx import assemble
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "matmul-ladder.md"
-FILE = re.compile(r"^```python\n# kernels/(\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| (\w+) \| \d+ \| (\d+) \| (\d+) \|", re.MULTILINE)
-RUNGS = dict(FILE.findall(PAGE.read_text(encoding="utf-8")))
-HAS_TOOLS = find_tool("ptxas") is not None and find_tool("nvdisasm") is not None
-
-
-def compiled(folder: Path, rung: str, target: str = "sm_90a") -> Artifact:
-    path = folder / f"{rung}.py"
-    path.write_text(RUNGS[rung], encoding="utf-8")
-    kernel, instance = choose_instance(str(path))
-    return compile_entry(*instance_entries(kernel.portable, instance, lookup(target))[0])
 
 
 @pytest.mark.as_shipped

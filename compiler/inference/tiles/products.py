@@ -50,7 +50,7 @@ def dot(call: Point, a: object, b: object, acc: object, precision: object) -> Ti
     row, why = _row(call.evaluator.target, left.dtype, acc, k, precision)
     layouts.together(call, product=why)
     if row is None:
-        return _by_elements(call, left, right, acc)
+        return _by_elements(call, left, right, acc, "tf32" if precision == "tf32" else left.dtype.name)
     multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
     return multiply(call, row, left, right, acc)
 
@@ -90,8 +90,8 @@ def _in_words(chosen: str, reasons: list[str]) -> str:
 # *** by elements ***
 
 
-def _by_elements(call: Point, left: DotOperand, right: DotOperand, acc: TileValue) -> TileValue:
-    """Along the inner axis, a column of `a` times a row of `b` at a time."""
+def _by_elements(call: Point, left: DotOperand, right: DotOperand, acc: TileValue, product: str) -> TileValue:
+    """Along the inner axis, a column of `a` times a row of `b` at a time; `product` says what matrices these are."""
     builder, depth = call.builder, left.shape[1]
     a, b = left.in_memory(call, "a"), right.in_memory(call, "b")
     rows = [layouts.first_place(call, acc.layout.rows)]
@@ -107,7 +107,8 @@ def _by_elements(call: Point, left: DotOperand, right: DotOperand, acc: TileValu
             values = _stepped(call, a, b, acc, at, rows, first, values)
         builder.end(values)
     bounds = [builder.int_(0), builder.int_(depth), builder.int_(step)]
-    results = builder.add("for", [*bounds, *acc.parts], [part.type for part in acc.parts], [region])
+    types = [part.type for part in acc.parts]
+    results = builder.add("for", [*bounds, *acc.parts], types, [region], product=product)
     return TileValue(acc.dtype, acc.layout, tuple(results))
 
 

@@ -1,0 +1,226 @@
+"""Estimates what share of a device's limit each kernel of a call reaches, and which wall holds it back.
+
+    kernel     moved      least      operations  wall           share  on
+    add        12.6 MB    12.6 MB    1.05 M      memory         100 %  H100 SXM
+
+The limit is the time that the device's memory needs for each sector that is touched, once, or its arithmetic units for
+the operations: the longer one. Each wall is a time of its own; the longest is the estimate, as all of them overlap. A
+wall of work is raised where few blocks leave multiprocessors idle, or the last ones run alone.
+
+See also `launch_counters` (what is counted), `dsl.contract.gpus` (the figures of devices).
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Final
+
+from ...dsl.contract.gpus import Peaks, Resident, architecture_of, peaks_of, resident_of
+from ...dsl.diagnostics.dataclass import dataclass
+from .launch_counters import LaunchCounters
+from .line_counters import SECTOR
+from .roofline_picture import Roof, RooflinePoint, picture
+
+UNDER_WAY: Final = 4  # requests of a warp that wait for memory at the same time
+MATRICES: Final = "dot."
+WALLS: Final = ("memory", "cache", "shared memory", "float32", "float64", "matrix units", "latency")
+
+
+@dataclass(frozen=True)
+class KernelRoofline:
+    """The estimate for a launch.
+
+    Fields:
+        walls: seconds by the name of the wall, those of `WALLS` that apply.
+        limit: the least seconds for the same work on the device.
+        wall: the wall that holds it back.
+        occupancy: warps that a multiprocessor has at once, of those that it could.
+        waves: how often all multiprocessors are filled with blocks.
+    """
+
+    launch: LaunchCounters
+    walls: Mapping[str, float] = field(hash=False)
+    limit: float
+    wall: str
+    occupancy: float
+    waves: float
+
+    @property
+    def seconds(self) -> float:
+        """The estimated time."""
+        return self.walls[self.wall]
+
+    @property
+    def share(self) -> float:
+        """The estimated share of the limit."""
+        return min(1.0, self.limit / self.seconds) if self.seconds else 1.0
+
+    @property
+    def operations(self) -> int:
+        """All operations of floats."""
+        return sum(self.launch.operations.values())
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte of memory that is touched."""
+        return self.operations / max(self.launch.distinct * SECTOR, 1)
+
+    @property
+    def speed(self) -> float:
+        """Operations a second, by the estimate."""
+        return self.operations / self.seconds if self.seconds else 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """The numbers as JSON values."""
+        launch = self.launch
+        return {
+            "op": launch.op,
+            "kernel": launch.kernel,
+            "moved": launch.cached * SECTOR,
+            "least": launch.distinct * SECTOR,
+            "operations": dict(launch.operations),
+            "walls": dict(self.walls),
+            "wall": self.wall,
+            "share": self.share,
+            "occupancy": self.occupancy,
+            "waves": self.waves,
+        }
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The estimates for all launches of a call, on one device."""
+
+    device: str
+    peaks: Peaks
+    kernels: tuple[KernelRoofline, ...]
+
+    @classmethod
+    def of(cls, launches: Sequence[LaunchCounters], device: str) -> Roofline:
+        """The estimates on the device of a target.
+
+        Raises:
+            TargetError: EK0601 no figures of such a device are known.
+        """
+        peaks = peaks_of(device)
+        resident = resident_of(device)
+        return cls(device, peaks, tuple(_estimate(launch, peaks, resident) for launch in launches))
+
+    def to_list(self) -> list[dict[str, object]]:
+        """The estimates as JSON values."""
+        return [kernel.to_dict() for kernel in self.kernels]
+
+    def table(self) -> str:
+        """The estimates as text, with the device and the source of its figures."""
+        head = f"{'kernel':28} {'moved':>9} {'least':>9} {'operations':>11} {'occupancy':>9} {'wall':>13} {'share':>6}"
+        rows = [head]
+        for kernel in self.kernels:
+            launch = kernel.launch
+            moved, least = _size(launch.cached * SECTOR), _size(launch.distinct * SECTOR)
+            numbers = f"{moved:>9} {least:>9} {_count(kernel.operations):>11} {kernel.occupancy:>9.0%}"
+            rows.append(f"{launch.name[-28:]:28} {numbers} {kernel.wall:>13} {kernel.share:>6.0%}")
+        return "\n".join(
+            [
+                *rows,
+                f"estimated for {self.peaks.device} ({architecture_of(self.device)})",
+                f"figures: {self.peaks.source}",
+            ]
+        )
+
+    def html(self) -> str:
+        """The part of a page: the picture, and a row a kernel."""
+        points = [
+            RooflinePoint(f"{each.launch.name}: {each.wall}, {each.share:.0%}", each.intensity, each.speed)
+            for each in self.kernels
+            if each.operations and each.seconds
+        ]
+        roofs = [Roof("float32", self.peaks.float32)]
+        named = (name for each in self.kernels for name in each.launch.operations)
+        used = {name.removeprefix(MATRICES) for name in named if name.startswith(MATRICES)}
+        roofs += [Roof(f"matrices of {name}", top) for name, top in self.peaks.products.items() if name in used]
+        heads = ("kernel", "moved", "least", "operations", "blocks", "occupancy", "waves", "wall", "share")
+        rows = ["".join(f"<th>{name}</th>" for name in heads), *map(_row, self.kernels)]
+        table = "\n".join(f"<tr>{row}</tr>" for row in rows)
+        note = f"Estimated for {self.peaks.device} ({architecture_of(self.device)}). Figures: {self.peaks.source}."
+        drawn = picture(points, roofs, self.peaks.memory)
+        return (
+            f'<h2>Roofline</h2>{drawn}<table class="roofline">{table}</table><p class="faint">{html.escape(note)}</p>'
+        )
+
+
+def _row(each: KernelRoofline) -> str:
+    launch = each.launch
+    cells = (
+        html.escape(launch.name),
+        _size(launch.cached * SECTOR),
+        _size(launch.distinct * SECTOR),
+        _count(each.operations),
+        f"{launch.blocks:,}",
+        f"{each.occupancy:.0%}",
+        f"{each.waves:.2f}",
+        each.wall,
+        f"{each.share:.0%}",
+    )
+    hint = ", ".join(f"{name} {1e6 * seconds:.2f} us" for name, seconds in each.walls.items())
+    bar = f'<td><div class="share" title="{hint}"><div style="width:{100 * each.share:.0f}%"></div></div></td>'
+    return "".join(f"<td>{cell}</td>" for cell in cells) + bar
+
+
+def _estimate(launch: LaunchCounters, peaks: Peaks, resident: Resident) -> KernelRoofline:
+    """The walls of a launch."""
+    at_once, _ = resident.blocks_at_once(launch.threads, launch.shared, lanes=launch.lanes)
+    at_once = max(at_once, 1)
+    slots = at_once * resident.multiprocessors
+    waves = launch.blocks / slots
+    spread = _idle(launch.blocks, resident.multiprocessors)
+    warps = -(-launch.threads // launch.lanes)
+    running = min(launch.blocks, slots) * warps
+    work = _arithmetic(launch.operations, peaks)
+    walls = {"memory": launch.distinct * SECTOR / peaks.memory}
+    if peaks.cache:
+        walls["cache"] = launch.cached * SECTOR / peaks.cache
+    if launch.turns:
+        walls["shared memory"] = launch.turns / (resident.multiprocessors * peaks.clock) * spread
+    walls |= {name: seconds * spread for name, seconds in work.items()}
+    if launch.requests and running:
+        walls["latency"] = launch.requests * peaks.latency / (running * UNDER_WAY)
+    limit = max([walls["memory"], *work.values()])
+    wall = max(walls, key=lambda name: walls[name])
+    held = min(at_once, math.ceil(launch.blocks / resident.multiprocessors)) * warps * launch.lanes
+    return KernelRoofline(launch, walls, limit, wall, min(1.0, held / resident.threads), waves)
+
+
+def _idle(blocks: int, multiprocessors: int) -> float:
+    """By how much work takes longer because multiprocessors have no block, or one less than others."""
+    return math.ceil(blocks / multiprocessors) * multiprocessors / blocks if blocks else 1.0
+
+
+def _arithmetic(operations: Mapping[str, int], peaks: Peaks) -> dict[str, float]:
+    """Seconds of the arithmetic units; what no matrix unit multiplies is done by the others."""
+    walls: dict[str, float] = {}
+    for name, count in operations.items():
+        kind = name.removeprefix(MATRICES)
+        if name != kind and kind in peaks.products:
+            wall, top = "matrix units", peaks.products[kind]
+        elif kind == "float64":
+            wall, top = "float64", peaks.float64
+        else:
+            wall, top = "float32", peaks.float32
+        walls[wall] = walls.get(wall, 0.0) + count / top
+    return walls
+
+
+def _size(count: float) -> str:
+    return f"{_count(count)}B"
+
+
+def _count(count: float) -> str:
+    """`12.6 M`, of three digits."""
+    for unit in ("", "K", "M", "G"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if count >= 100 or count == int(count) else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} T"
