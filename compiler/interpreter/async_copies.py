@@ -55,6 +55,42 @@ def _copy_async(op: Op, machine: Machine) -> Evaluate:
     return begin
 
 
+@evaluates("copy_ring")
+def _ring(op: Op, machine: Machine) -> Evaluate:
+    return lambda ring: None  # copies are known by their threads
+
+
+@evaluates("copy_rows")
+def _copy_rows(op: Op, machine: Machine) -> Evaluate:
+    """Each thread copies the rows that it begins."""
+    pitch, block, location = op.attrs["pitch"], op.attrs["block"], op.location
+
+    def begin(
+        to: InterpretedPointer,
+        at: int,
+        source: InterpretedPointer,
+        first: int,
+        stride: int,
+        rows: int,
+        count: int,
+        ring: object,
+    ) -> np.int64:
+        copies, name = _of_thread(machine), machine.op
+        x, y, z = (machine.ids[f"thread_idx.{axis}"] for axis in "xyz")
+        number = x + block[0] * (y + block[1] * z)
+        for row in range(number, int(rows) if count > 0 else 0, block[0] * block[1] * block[2]):
+
+            def copy(row: int = row) -> None:
+                value = load(source, first + row * stride, int(count), name, location)
+                store(value, to, at + row * pitch, int(count), name, location)
+
+            copies.open.append(copy)
+        copies.count += 1
+        return np.int64(copies.count)
+
+    return begin
+
+
 @evaluates("copy_commit")
 def _commit(op: Op, machine: Machine) -> Evaluate:
     def commit() -> Any:

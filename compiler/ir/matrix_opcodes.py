@@ -17,8 +17,11 @@ WARP_OF = {
 TOGETHER = Opcode(
     "together",
     "all threads of the block come here together, and do not wait for each other; attrs product: which row of"
-    " `targets.products` a product takes here, and why none before it",
-    attrs={"product": OpAttribute(lambda value: isinstance(value, str), required=False)},
+    " `targets.products` a product takes here, and why none before it; copies: the same of how a tile is copied",
+    attrs={
+        "product": OpAttribute(lambda value: isinstance(value, str), required=False),
+        "copies": OpAttribute(lambda value: isinstance(value, str), required=False),
+    },
     convergent=Scope.block,
     within="launch",
 )

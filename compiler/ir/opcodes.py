@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from . import rules
+from .copy_opcodes import COPY_ASYNC, COPY_COMMIT, COPY_RING, COPY_ROWS, COPY_WAIT
 from .indices import INDEX_SCOPES, INDICES
 from .kinds import (
     ANY,
@@ -518,37 +519,6 @@ WARP_MATCH = Opcode(
     uniform=Scope.none,
     within="launch",
 )
-COPY_ASYNC = Opcode(
-    "copy_async",
-    "pointer to shared memory, offset, pointer, offset, whether it copies or stores zeros -> a token; attrs count: the"
-    " elements, of 4, 8 or 16 bytes",
-    (*_ADDRESS, *_ADDRESS, BOOLEAN),
-    (INTEGER,),
-    attrs={"count": OpAttribute(whole(1, 129))},
-    rule=rules.copy_async,
-    reads=True,
-    writes=True,
-    uniform=Scope.none,
-)
-COPY_COMMIT = Opcode(
-    "copy_commit",
-    "the copies of this thread since the last commit become a group -> which stands for it",
-    results=(INTEGER,),
-    reads=True,
-    writes=True,
-    uniform=Scope.none,
-)
-COPY_WAIT = Opcode(
-    "copy_wait",
-    "token or group; waits until at most the attrs pending newest groups of this thread are under way; for a token,"
-    " until no copy is: attrs what",
-    (INTEGER,),
-    attrs={"what": OpAttribute(one_of("copy", "group")), "pending": OpAttribute(whole(0, 65))},
-    rule=rules.copy_wait,
-    reads=True,
-    writes=True,
-)
-
 ASSERT = Opcode(
     "assert",
     "condition, values to show; attrs site; until the checks are placed: hoist (lanes), unless (loops without rounds)",
@@ -592,6 +562,7 @@ def regular(row: OperationRow) -> Opcode:
 
 
 # Those of other files.
+_COPIES = (COPY_ASYNC, COPY_COMMIT, COPY_RING, COPY_ROWS, COPY_WAIT)
 _FURTHER = (ALLOCATE, CONSTANT_TABLE, DYNAMIC_SHARED, LOAD_MATRICES, MULTIPLY_MATRICES, NATIVE, NATIVE_PURE)
 _FURTHER_STILL = (EXCHANGE, POINTER_CAST, PREFETCH, SCRATCH, TOGETHER)
 _IRREGULAR = tuple(value for value in list(globals().values()) if isinstance(value, Opcode))

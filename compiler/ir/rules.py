@@ -219,6 +219,21 @@ def copy_async(op: Op) -> str | None:
     return None if size in (4, 8, 16) else f"copies {size} bytes"
 
 
+def copy_ring(op: Op) -> str | None:
+    ring = _pointer(op.operands[0])
+    return None if ring.space == "shared" and ring.dtype is DType.int64 else f"makes a ring of {ring}"
+
+
+def copy_rows(op: Op) -> str | None:
+    """Rows lie at multiples of 16 bytes on both sides."""
+    to, source, ring = (_pointer(op.operands[k]) for k in (0, 2, 7))
+    if to.dtype is not source.dtype or to.dtype.is_packed() or to.space != "shared" or to.access == "read-only":
+        return f"copies {source} to {to}"
+    if ring.space != "shared" or ring.dtype is not DType.int64:
+        return f"arrives at {ring}"
+    return None if op.attrs["pitch"] * to.dtype.bits % 128 == 0 else "copies rows that do not begin at 16 bytes"
+
+
 def load_matrices(op: Op) -> str | None:
     """Each lane gets four words of 32 bits, whose elements are those of the pointer."""
     pointer, type = _pointer(op.operands[0]), op.results[0].simd

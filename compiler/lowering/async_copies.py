@@ -1,12 +1,13 @@
 """Writes asynchronous copies into shared memory; where a target has none, a copy that is done at once.
 
-See also `targets` (how a target spells them).
+See also `targets` (how a target spells them), `bulk_copies` (rows that a block copies together).
 """
 
 from __future__ import annotations
 
 from ..ir.program import Op, Value
 from ..targets.base import CopyOperations
+from . import bulk_copies
 from .memory import address
 from .writer import FunctionWriter, emits
 
@@ -30,7 +31,7 @@ def _copy_async(w: FunctionWriter, op: Op) -> None:
             whole, none = (w.op(f"arith.constant {number} : i32") for number in (size, 0))
             taken = w.op(f"arith.select {w.name(allowed)}, {whole}, {none} : i32")
             w.line(spelled.masked[size].format(**given, taken=taken))
-    _token(w, op)
+    token(w, op)
 
 
 def _at_once(w: FunctionWriter, op: Op, size: int) -> None:
@@ -58,7 +59,7 @@ def _at_once(w: FunctionWriter, op: Op, size: int) -> None:
     w.line(f"llvm.store {value}, {address(w, to, at)} {align} : {text}, {w.type(to.type)}")
 
 
-def _token(w: FunctionWriter, op: Op) -> None:
+def token(w: FunctionWriter, op: Op) -> None:
     """The number that stands for copies: hardware wants none."""
     w.result(op, w.op("arith.constant 0 : i64"))
 
@@ -68,7 +69,8 @@ def _commit(w: FunctionWriter, op: Op) -> None:
     spelled = _spelled(w)
     if spelled is not None:
         w.line(spelled.commit)
-    _token(w, op)
+    bulk_copies.commit(w)
+    token(w, op)
 
 
 @emits("copy_wait")
@@ -79,3 +81,4 @@ def _wait(w: FunctionWriter, op: Op) -> None:
     if op.attrs["what"] == "copy":
         w.line(spelled.commit)  # what is in no group yet
     w.line(spelled.wait.format(pending=op.attrs["pending"]))
+    bulk_copies.wait(w, op)

@@ -11,7 +11,8 @@ from typing import Any
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import DeviceKernel, KernelParameter, KernelTable
 from ...dsl.frontend.anchors import anchors_of
-from ..ir.opcodes import COPY_ASYNC, ENQUEUE
+from ..ir.copy_opcodes import COPY_ASYNC, COPY_ROWS
+from ..ir.opcodes import ENQUEUE
 from ..ir.program import (
     LAUNCH_SIZES,
     Op,
@@ -220,7 +221,7 @@ def _look(region: Region, roots: dict[int, int], classes: list[set[str]]) -> Non
             pure = op.opcode.is_pure and len(op.results) == 1
             if pure and isinstance(op.results[0].type, PointerType):
                 roots[op.results[0].serial] = number
-            elif op.opcode is COPY_ASYNC:
+            elif op.opcode in (COPY_ASYNC, COPY_ROWS):
                 classes[number] |= {"write" if at == 0 else "read"}
             elif not pure and not op.opcode.hints:  # another operation may hand the pointer on
                 classes[number] |= {"read"} if op.opcode.reads or not op.opcode.accesses else set()

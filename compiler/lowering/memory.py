@@ -17,7 +17,7 @@ from .types import element_type, mlir_type
 from .writer import FunctionWriter, emits
 
 
-def _element(pointer: Value) -> str:
+def element_of(pointer: Value) -> str:
     """What addresses count in."""
     return "i8" if pointer.dtype is DType.bool else element_type(pointer.dtype)
 
@@ -26,7 +26,7 @@ def address(w: FunctionWriter, pointer: Value, offset: Value) -> str:
     """The address of an element."""
     text = w.type(pointer.type)
     base, index = w.name(pointer), w.name(offset)
-    return w.op(f"llvm.getelementptr inbounds {base}[{index}] : ({text}, i64) -> {text}, {_element(pointer)}")
+    return w.op(f"llvm.getelementptr inbounds {base}[{index}] : ({text}, i64) -> {text}, {element_of(pointer)}")
 
 
 @emits("alloca")
@@ -70,7 +70,7 @@ def _offset(w: FunctionWriter, op: Op) -> None:
 def _place(w: FunctionWriter, pointer: Value, offset: Value) -> str:
     """An address that may lie outside, while nothing is read there: so it is not `inbounds`."""
     text = w.type(pointer.type)
-    types = f"({text}, i64) -> {text}, {_element(pointer)}"
+    types = f"({text}, i64) -> {text}, {element_of(pointer)}"
     return w.op(f"llvm.getelementptr {w.name(pointer)}[{w.name(offset)}] : {types}")
 
 
@@ -182,7 +182,7 @@ def _addresses(w: FunctionWriter, pointer: Value, offset: Value) -> tuple[str, s
         return address(w, pointer, offset), text
     several = f"vector<{offset.simd.width}x{text}>"
     base = f"{w.name(pointer)}[{w.name(offset)}]"
-    return w.op(f"llvm.getelementptr {base} : ({text}, {index}) -> {several}, {_element(pointer)}"), several
+    return w.op(f"llvm.getelementptr {base} : ({text}, {index}) -> {several}, {element_of(pointer)}"), several
 
 
 @emits("aligned")

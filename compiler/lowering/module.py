@@ -18,9 +18,10 @@ from ...dsl.contract import abi
 from ...dsl.contract.kernels import KernelTable
 from ...dsl.contract.unit import Slot
 from ...dsl.diagnostics.dataclass import dataclass
+from ..ir.copy_opcodes import COPY_WAIT
 from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
-from ..ir.program import PointerType, Program, ProgramFunction, has_reports
+from ..ir.program import PointerType, Program, ProgramFunction, has_reports, walk
 from ..ir.shared_memory import static_shared
 from ..targets import Target
 from . import (  # noqa: F401  # each family registers what it writes
@@ -270,6 +271,7 @@ def _kernel(module: ModuleWriter, function: ProgramFunction) -> str:
     if has_reports(function.body):
         w.ring, w.missed = "%ring", report_rings.missed_at_barriers(function.body)
         params.append(f"{w.ring}: {w.pointer('global')} {{llvm.align = 8 : i64}}")
+    w.most_pending = max((op.attrs["pending"] for op in walk(function.body) if op.opcode is COPY_WAIT), default=0)
     w.region(function.body)
     w.at = ""
     w.line("llvm.return")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ...dsl.contract.checking import CheckState, What
 from ...dsl.diagnostics.dataclass import dataclass
+from ..ir.copy_opcodes import COPY_ASYNC, COPY_COMMIT, COPY_WAIT
 from ..ir.native_opcodes import CONSTANT_TABLE
 from ..ir.opcodes import (
     ALLOCA,
@@ -21,9 +22,6 @@ from ..ir.opcodes import (
     ATOMIC_COMPARE_EXCHANGE,
     ATOMIC_LOAD,
     ATOMIC_STORE,
-    COPY_ASYNC,
-    COPY_COMMIT,
-    COPY_WAIT,
     FENCE,
     FOR,
     GATHER,

@@ -225,6 +225,22 @@ class Names:
         self.kept.append(value)
 
 
+@dataclass(frozen=True, eq=False)
+class BulkState:
+    """Where a kernel that makes bulk copies keeps the state of them; see `lowering.bulk_copies`.
+
+    Attributes:
+        ring: the first of its barriers.
+        issued, done: how many copies the thread has come to, and how many it has seen to end.
+        ends: how many it had come to as the newest groups were committed, one more than a wait leaves under way.
+    """
+
+    ring: str
+    issued: str
+    done: str
+    ends: Sequence[str]
+
+
 class FunctionWriter:
     """Writes one LLVM function."""
 
@@ -247,6 +263,8 @@ class FunctionWriter:
         self.indent = "    "
         self.at = ""  # the place of the operation that is being written
         self.emit: Emitter | None = None  # instead of `EMITTERS`; see `lowering.spins`
+        self.most_pending = 0  # groups of copies that a wait of it leaves under way
+        self.bulk: BulkState | None = None  # of a kernel that makes bulk copies
         self.spin_depth = 0  # loops around in which the thread waits for others
 
     # lines

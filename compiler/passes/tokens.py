@@ -18,12 +18,14 @@ from dataclasses import field
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.diagnostics.places import Label
-from ..ir.opcodes import COPY_ASYNC, COPY_COMMIT, COPY_WAIT, LAUNCH
+from ..ir.copy_opcodes import COPY_ASYNC, COPY_COMMIT, COPY_ROWS, COPY_WAIT
+from ..ir.opcodes import LAUNCH
 from ..ir.program import Op, Program, ProgramFunction, Region, walk
 from ..targets import Target
 
 Ops = frozenset[Op]
 _NONE: Ops = frozenset()
+_BEGIN = (COPY_ASYNC, COPY_ROWS)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class _Kernel:
         return state
 
     def op(self, op: Op, state: _UnderWay) -> _UnderWay:
-        if op.opcode is COPY_ASYNC:
+        if op.opcode in _BEGIN:
             return _UnderWay(state.open | {op}, state.groups, state.older)
         if op.opcode is COPY_COMMIT:
             groups = (frozenset({op}) if state.open else _NONE, *state.groups)
@@ -96,7 +98,7 @@ def tokens(program: Program, target: Target) -> None:
 
 
 def _check(launch: Op, function: ProgramFunction) -> None:
-    ops = [op for op in walk(launch.regions[0]) if op.opcode in (COPY_ASYNC, COPY_COMMIT, COPY_WAIT)]
+    ops = [op for op in walk(launch.regions[0]) if op.opcode in (*_BEGIN, COPY_COMMIT, COPY_WAIT)]
     if not ops:
         return
     waits = [op for op in ops if op.opcode is COPY_WAIT]
@@ -109,7 +111,7 @@ def _check(launch: Op, function: ProgramFunction) -> None:
 
 def _unawaited(op: Op, waits: list[Op], launch: Op, function: ProgramFunction) -> CompileError:
     """The error for a copy or a group that may be under way when its kernel ends."""
-    one = op.opcode is COPY_ASYNC
+    one = op.opcode in _BEGIN
     here, *callers = op.location.author()
     lines = [(wait.location.place.line, wait) for wait in waits if wait.location.place.file == here.file]
     behind = [wait for line, wait in sorted(lines, key=lambda pair: pair[0]) if line >= here.line]

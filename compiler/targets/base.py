@@ -52,6 +52,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "clusters": "blocks that share their shared memory",
     "named_barriers": "sixteen barriers a block, each for as many threads as it says",
     "tma": "bulk tensor copies by descriptor",
+    "bulk_copy": "bulk copies into shared memory that arrive at barriers, in a version of PTX that has them",
     "wgmma": "matrix products of four warps from shared memory (sm_90a)",
     "tcgen05": "matrix products with tensor memory (sm_100a)",
     "block_scaled_mma": "matrix products of a warp of 4-, 6- and 8-bit floats that blocks of elements scale (sm_120a)",
@@ -164,6 +165,29 @@ class CopyOperations:
 
 
 @dataclass(frozen=True)
+class BulkOperations:
+    """MLIR spellings of bulk copies into shared memory, and of the barriers that they arrive at.
+
+    A barrier's phase ends when all warps of the block have arrived, and as many bytes as were announced.
+
+    Attributes:
+        begin: makes the barrier `{barrier}`, which waits for `{warps}` warps.
+        order: what threads have written before comes before what copies write behind it.
+        announce: so many `{bytes}` are going to arrive.
+        copy: `{bytes}` from `{source}` to `{to}`, which arrive at the barrier.
+        arrive: one warp has.
+        ended: whether the phase of a `{parity}` has ended, as an i1; may take a while to say that it has not.
+    """
+
+    begin: str
+    order: str
+    announce: str
+    copy: str
+    arrive: str
+    ended: str
+
+
+@dataclass(frozen=True)
 class GridOperations:
     """MLIR spellings of a kernel that runs as a grid of threads, and of the operations of a thread.
 
@@ -187,6 +211,7 @@ class GridOperations:
     attributes: str
     warp: WarpOperations
     copies: CopyOperations | None = None
+    bulk: BulkOperations | None = None
     wishes: Mapping[str, str] = field(default_factory=dict, hash=False)
     schedulers: int = 4
     named_barrier: str = ""

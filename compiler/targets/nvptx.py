@@ -24,6 +24,7 @@ from ...dsl.diagnostics.errors import InternalError, TargetError
 from .base import (
     COMMON_INTRINSICS,
     AddressSpaces,
+    BulkOperations,
     CopyOperations,
     DotOperations,
     GridOperations,
@@ -73,6 +74,40 @@ ASYNC_GRID: Final = replace(
         wait="nvvm.cp.async.wait.group {pending}",
     ),
 )
+_EFFECT = 'llvm.inline_asm has_side_effects "{text}", "{constraints},~{{{{memory}}}}" '
+
+
+def _of_barrier(text: str, constraints: str, operands: str, signature: str) -> str:
+    """An instruction that LLVM has no name for, or none that both of its versions know."""
+    return f"{_EFFECT.format(text=text, constraints=constraints)}{operands} : {signature}"
+
+
+_TEST = "{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2; selp.b32 $0, 1, 0, p; }}"
+BULK_GRID: Final = replace(
+    ASYNC_GRID,
+    bulk=BulkOperations(
+        begin=_of_barrier(
+            "mbarrier.init.shared::cta.b64 [$0], $1;", "l,r", "{barrier}, {warps}", "(!llvm.ptr<3>, i32) -> ()"
+        ),
+        order='llvm.inline_asm has_side_effects "fence.proxy.async.shared::cta;", "~{{memory}}" : () -> ()',
+        announce=_of_barrier(
+            "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;",
+            "l,r",
+            "{barrier}, {bytes}",
+            "(!llvm.ptr<3>, i32) -> ()",
+        ),
+        copy=_of_barrier(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];",
+            "l,l,r,l",
+            "{to}, {source}, {bytes}, {barrier}",
+            "(!llvm.ptr<3>, !llvm.ptr<1>, i32, !llvm.ptr<3>) -> ()",
+        ),
+        arrive=_of_barrier(
+            "mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];", "l", "{barrier}", "(!llvm.ptr<3>) -> ()"
+        ),
+        ended=_of_barrier(_TEST, "=r,l,r", "{barrier}, {parity}", "(!llvm.ptr<3>, i32) -> i32"),
+    ),
+)
 _DOT = 'llvm.call_intrinsic "llvm.nvvm.idp4a.{a}.{b}"({{a}}, {{b}}, {{acc}}) : (i32, i32, i32) -> i32'
 _DOTS: Final = DotOperations(
     lanes=(1,),
@@ -120,11 +155,13 @@ _ADA = _AMPERE | {"fp8_mma"}
 _HOPPER = _ADA | {"bf16", "clusters", "tma"}
 
 
+BULK_PTX: Final = 80  # ten times the first version of PTX that has bulk copies
 FLOAT8_PTX: Final = 84  # ten times the first version of PTX in which mma.sync takes 8-bit floats
 
 
 def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: int) -> Target:
     """`ptx` is ten times the PTX version; `shared_memory` the opt-in maximum of one block."""
+    bulk = "tma" in capabilities and ptx >= BULK_PTX
     return Target(
         name=name,
         kind="cuda",
@@ -133,7 +170,9 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
         cpu=name,
         features=f"+ptx{ptx}",
         format=PTX,
-        capabilities=capabilities | ({"fp8_mma_sync"} if ptx >= FLOAT8_PTX else set()),
+        capabilities=capabilities
+        | ({"fp8_mma_sync"} if ptx >= FLOAT8_PTX else set())
+        | ({"bulk_copy"} if bulk else set()),
         intrinsics=_INTRINSICS if name == "sm_75" else _INTRINSICS_SM80,
         dots=_DOTS,
         lanes=32,
@@ -164,7 +203,7 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
             resident_blocks=RESIDENT[name].blocks,
             resident_shared_memory=RESIDENT[name].shared_memory,
         ),
-        grid=ASYNC_GRID if "async_copy" in capabilities else GRID,
+        grid=BULK_GRID if bulk else ASYNC_GRID if "async_copy" in capabilities else GRID,
         dialect="nvvm",
         mlir_passes=("convert-nvvm-to-llvm",),
         debug_info="DebugDirectivesOnly",
@@ -173,12 +212,14 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
 
 def _with_own(target: Target, feature: str, ptx: int = 0) -> Target:
     """The processor of a target with what only code for exactly this processor may use: `sm_90a` of `sm_90`."""
+    bulk = ptx >= BULK_PTX or target.supports("bulk_copy")
     return replace(
         target,
         name=f"{target.name}a",
         cpu=f"{target.cpu}a",
         features=f"+ptx{ptx}" if ptx else target.features,
-        capabilities=target.capabilities | {feature},
+        capabilities=target.capabilities | {feature} | ({"bulk_copy"} if bulk else set()),
+        grid=BULK_GRID if bulk else target.grid,
     )
 
 

@@ -194,3 +194,15 @@ def multiplying(out, x):
 @register("matrices")
 def matrices(out: OutputTensor[float32, "32 32"], x: InputTensor[bfloat16, "32 64"], ctx: DeviceContext) -> None:
     ctx.launch(multiplying, out, x, grid=1, block=64)
+
+
+def in_bulk(out, x):
+    rows = gpu.shared[float32](32, 64)
+    gpu.copy_async(rows, x.tile(gpu.block_idx.x, 0, (32, 64))).wait()
+    gpu.barrier()
+    gpu.load(rows).store(out.tile(gpu.block_idx.x, 0, (32, 64)))
+
+
+@register("bulk_copies")
+def bulk_copies(out: OutputTensor[float32, "40 68"], x: InputTensor[float32, "40 68"], ctx: DeviceContext) -> None:
+    ctx.launch(in_bulk, out, x, grid=2, block=64)

@@ -57,6 +57,7 @@ KERNELS: list[tuple[str, str, list[tuple[DType, tuple[int, ...]]]]] = [
     ("sm_90", "rows", [(F32, (50,))]),
     ("sm_90", "wide", [(F32, (20000,))]),
     ("sm_90", "matrices", [(DType.bfloat16, (32, 64))]),
+    ("sm_90a", "bulk_copies", [(F32, (40, 68))]),
     ("host", "complex_numbers", [(DType.complex64, (50,))]),
 ]
 
@@ -279,6 +280,8 @@ FREE: dict[str, str] = {
     "enqueue": r"operand ([4-9]|\d\d): .*|an operand more|no last of operands|kernel = 1180591620717411303424|limits.*",
     "warp_match": r"operand 0: (?!Pointer).*",
     "copy_async": r"operand 2: Pointer.*read-only\]",
+    "copy_rows": r"operand 2: Pointer.*read-only\]",
+    "together": "copies = everything",
     "note": r"operand \d+: .*|an operand more",
     # Of these the operations around them, whose regions they end, say what they take (see `regions`).
     "yield": r"operand \d+: .*|an operand more|no last of operands",

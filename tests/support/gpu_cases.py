@@ -10,6 +10,7 @@ of PTX, hardware. The kernels lie in `tests/gpu/kernels`, one file a subject, an
 from __future__ import annotations
 
 from support import (
+    gpu_cases_bulk,
     gpu_cases_clusters,
     gpu_cases_elements,
     gpu_cases_examples,
@@ -34,6 +35,7 @@ CASES: tuple[GpuCase, ...] = (
     *gpu_cases_examples.CASES,
     *gpu_cases_tiles.CASES,
     *gpu_cases_views.CASES,
+    *gpu_cases_bulk.CASES,
 )
 assert len({case.name for case in CASES}) == len(CASES), "two cases have one name"
 
@@ -41,5 +43,5 @@ assert len({case.name for case in CASES}) == len(CASES), "two cases have one nam
 OTHER_ON_SM_75 = (
     *("atomic-combine", "warps shuffle int64", "warps shuffle parts", "warps parted", "collectives", "async copies"),
     *("doubled", "biased", "turned", "order", "running_back", "matmul", "attention", "softmax", "example"),
-    *("tiles", "views", "puzzles"),
+    *("tiles", "views", "puzzles", "bulk"),
 )

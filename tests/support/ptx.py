@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from support import ptx_arithmetic, ptx_matrices, ptx_threads
+from support import ptx_arithmetic, ptx_copies, ptx_matrices, ptx_threads
 from support.ptx_group import STEPS, Code, Group, Source, Step, written
 from support.ptx_memory import Memory, Slabs
 from support.ptx_numbers import type_of
@@ -40,7 +40,7 @@ from support.ptx_parse import (
 
 __all__ = ["Memory", "PtxError", "Trapped", "run"]
 
-assert ptx_arithmetic and ptx_matrices and ptx_threads  # their instructions are registered
+assert ptx_arithmetic and ptx_copies and ptx_matrices and ptx_threads  # their instructions are registered
 
 THREADS = 8192  # that run at once, in whole blocks
 LOCAL_BYTES = 1 << 26
@@ -190,6 +190,8 @@ def _symbols(ins: Instruction) -> list[str]:
 
 def _outputs(ins: Instruction) -> list[str]:
     """The registers that an instruction writes."""
+    if ins.name == "mbarrier":
+        return written(ins.operands[0]) if ins.parts[0] == "try_wait" else []
     if ins.ends or not ins.operands or ins.name in ("st", "red", "cp", "fence", "membar", "prefetch", "bar"):
         return []
     return written(ins.operands[0])
@@ -300,7 +302,8 @@ class Machine:
         self.peers = self._peers()
         self.shared = Slabs("shared", len(blocks), self.shared_size)
         self.local = Slabs("local", self.count, compiled.local_bytes)
-        self.copies = ptx_threads.Copies(self.count)
+        self.copies = ptx_copies.Copies(self.count)
+        self.barriers = ptx_copies.Barriers()
         self._specials: dict[str, Any] = {}
         self._registers: dict[str, Any] = {}
         self._lent: set[str] = set()

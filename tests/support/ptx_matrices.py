@@ -13,7 +13,7 @@ import numpy as np
 from support.ptx_group import Code, Group, Step, step
 from support.ptx_numbers import Type, type_of
 from support.ptx_parse import Instruction, Tuple
-from support.ptx_threads import _address, load
+from support.ptx_threads import address_of, load
 
 Array = Any
 GROUP, THREAD = np.arange(32) >> 2, np.arange(32) % 4
@@ -122,7 +122,7 @@ def _load_matrices(ins: Instruction, code: Code) -> Step:
     ]:
         raise ins.fail("this form of ldmatrix is not known")
     targets = [code.target(ins, part, type_of("b32")) for part in _parts(ins.operands[0])]
-    address, turned = _address(ins, ins.operands[1], code), "trans" in ins.parts
+    address, turned = address_of(ins, ins.operands[1], code), "trans" in ins.parts
 
     def run(group: Group) -> None:
         at = _by_warps(group, address(group))

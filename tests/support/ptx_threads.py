@@ -11,7 +11,7 @@ from support.ptx_arithmetic import PAIRS, TYPES
 from support.ptx_group import Code, Group, Source, Step, step
 from support.ptx_memory import LOCAL_WINDOW, RANK_BIT, SHARED_WINDOW, UNSIGNED, Array, BadAddress, one_after_another
 from support.ptx_numbers import type_of
-from support.ptx_parse import Address, Immediate, Instruction, Register, Tuple
+from support.ptx_parse import Address, Instruction, Register, Tuple
 
 SPACES = ("global", "shared", "shared__cta", "shared__cluster", "local", "const", "param")
 # What says in which order, or how long, memory is seen: here every access is seen at once.
@@ -31,7 +31,7 @@ def _space(ins: Instruction, known: tuple[str, ...] = ()) -> str:
     return "shared" if result == "shared__cta" else "global" if result == "const" else result
 
 
-def _address(ins: Instruction, operand: Any, code: Code) -> Source:
+def address_of(ins: Instruction, operand: Any, code: Code) -> Source:
     if not isinstance(operand, Address):
         raise ins.fail(f"{operand} is not an address")
     offset = np.uint64(operand.offset & ((1 << 64) - 1))
@@ -120,16 +120,16 @@ def _windows(address: Any) -> list[tuple[str, Any, int]]:
     return [("global", ~shared, 0), ("shared", shared & ~local, SHARED_WINDOW), ("local", local, LOCAL_WINDOW)]
 
 
-def _placed(ins: Instruction, run: Step) -> Step:
+def placed(ins: Instruction, run: Step) -> Step:
     """A step whose errors say the line, the block and the thread."""
 
-    def placed(group: Group) -> None:
+    def located(group: Group) -> None:
         try:
             run(group)
         except BadAddress as error:
             raise ins.fail(f"{error}, in {group.machine.name_of(int(group.numbers[error.at]))}") from None
 
-    return placed
+    return located
 
 
 @step("ld")
@@ -140,19 +140,19 @@ def _load(ins: Instruction, code: Code) -> Step:
     targets = [code.target(ins, output, kind) for output in outputs]
     if space == "param":
         return _parameter(ins, code, kind.bits, targets)
-    address, size = _address(ins, ins.operands[1], code), kind.bits // 8
+    address, size = address_of(ins, ins.operands[1], code), kind.bits // 8
 
     def run(group: Group) -> None:
         at = address(group)
         if len(targets) > 1:
-            _whole_vector(at, size * len(targets))
+            whole_vector(at, size * len(targets))
         for number, to in enumerate(targets):
             to(group, kind.read(load(group, space, at + np.uint64(number * size), kind.bits)))
 
-    return _placed(ins, run)
+    return placed(ins, run)
 
 
-def _whole_vector(address: Array, size: int) -> None:
+def whole_vector(address: Array, size: int) -> None:
     odd = address & np.uint64(size - 1)
     if np.any(odd):
         raise BadAddress(f"the address of {size} bytes is not a multiple of that", int(np.argmax(odd != 0)))
@@ -181,16 +181,16 @@ def _store(ins: Instruction, code: Code) -> Step:
     kind = type_of(f"b{kind.bits}")
     inputs = ins.operands[1].parts if isinstance(ins.operands[1], Tuple) else (ins.operands[1],)
     sources = [code.source(ins, one, kind) for one in inputs]
-    address, size = _address(ins, ins.operands[0], code), kind.bits // 8
+    address, size = address_of(ins, ins.operands[0], code), kind.bits // 8
 
     def run(group: Group) -> None:
         at = address(group)
         if len(sources) > 1:
-            _whole_vector(at, size * len(sources))
+            whole_vector(at, size * len(sources))
         for number, source in enumerate(sources):
             store(group, space, at + np.uint64(number * size), source(group), kind.bits)
 
-    return _placed(ins, run)
+    return placed(ins, run)
 
 
 # *** atomics ***
@@ -244,7 +244,7 @@ def _atomic(ins: Instruction, code: Code) -> Step:
     if any(isinstance(operand, Tuple) for operand in ins.operands):
         raise ins.fail("atomics of vectors are not known")
     to = code.target(ins, None if ins.name == "red" else ins.operands[0], plain)
-    address = _address(ins, operands[0], code)
+    address = address_of(ins, operands[0], code)
     sources = [code.source(ins, operand, plain) for operand in operands[1:]]
 
     def run(group: Group) -> None:
@@ -266,79 +266,7 @@ def _atomic(ins: Instruction, code: Code) -> Step:
         one_after_another(np.asarray(whose), group.count, turn)
         to(group, old)
 
-    return _placed(ins, run)
-
-
-# *** copies next to the thread ***
-
-
-@step("cp")
-def _copy(ins: Instruction, code: Code) -> Step:
-    if ins.parts[:1] != ("async",) or "bulk" in ins.parts or "mbarrier" in ins.parts:
-        raise ins.fail("this copy is not known")
-    if ins.parts[1] == "commit_group":
-        return lambda group: group.machine.copies.commit(group.numbers)
-    if ins.parts[1] == "wait_all":
-        return lambda group: group.machine.copies.wait(group, None)
-    if ins.parts[1] == "wait_group":
-        if not isinstance(ins.operands[0], Immediate):
-            raise ins.fail("the number of groups is a constant")
-        pending = ins.operands[0].value
-        return lambda group: group.machine.copies.wait(group, pending)
-    to, source = (_address(ins, operand, code) for operand in ins.operands[:2])
-    size = ins.operands[2]
-    if not isinstance(size, Immediate):
-        raise ins.fail("the size is a constant")
-    given = code.source(ins, ins.operands[3], type_of("u32")) if len(ins.operands) > 3 else None
-
-    def run(group: Group) -> None:
-        count = group.spread(given(group) if given else np.uint32(size.value))
-        group.machine.copies.issue(ins, group, group.spread(to(group)), group.spread(source(group)), size.value, count)
-
-    return _placed(ins, run)
-
-
-class Copies:
-    """Asynchronous copies of all threads: they are done when their thread waits, and not before."""
-
-    def __init__(self, threads: int) -> None:
-        self.committed = np.zeros(threads, np.int64)
-        self.pending: list[tuple[Instruction, Any, Any, Any, Any, int, Any]] = []
-
-    def issue(self, ins: Instruction, group: Group, to: Any, source: Any, size: int, count: Any) -> None:
-        for address in (to, source):
-            _whole_vector(address, size)
-        threads = group.numbers
-        self.pending.append((ins, threads, self.committed[threads], to, source, size, count))
-
-    def commit(self, threads: Any) -> None:
-        self.committed[threads] += 1
-
-    def wait(self, group: Group, pending: int | None) -> None:
-        """Ends the copies of these threads but for those of the newest groups."""
-        waits = np.zeros(len(self.committed), np.bool_)
-        waits[group.numbers] = True
-        before = self.committed - (pending or 0)
-        left = []
-        for ins, threads, number, to, source, size, count in self.pending:
-            due = waits[threads] & ((number < before[threads]) if pending is not None else True)
-            if due.any():
-                part = Group(group.machine, threads[due], int(due.sum()))
-                _placed(ins, lambda p, d=due, t=to, s=source, n=size, c=count: _bytes(p, t[d], s[d], n, c[d]))(part)  # type: ignore[misc]
-            if not due.all():
-                keep = ~due
-                left.append((ins, threads[keep], number[keep], to[keep], source[keep], size, count[keep]))
-        self.pending = left
-
-
-def _bytes(group: Group, to: Any, source: Any, size: int, count: Any) -> None:
-    """Copies bytes one by one; those behind `count` are zeros."""
-    for k in range(size):
-        value = np.zeros(group.count, np.uint8)
-        given = count > k
-        if given.any():
-            value[given] = load(group.part(given), "global", source[given] + np.uint64(k), 8)
-        store(group, "shared", to + np.uint64(k), value, 8)
+    return placed(ins, run)
 
 
 # *** a warp ***

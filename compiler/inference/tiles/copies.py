@@ -3,6 +3,8 @@
 Each thread copies pieces of 16 bytes, or of 8 or 4 where rows are shorter: asynchronously, if addresses and distances
 of rows are multiples of that, which is checked at run time. Otherwise, and where other numbers than zeros stand beyond
 the end of the tensor, threads load and store elements.
+
+See also `bulk_copies` (whole rows at once).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ..values.describe import describe
 from ..values.index import BodyIndex
 from ..values.tensors import KernelTensor
 from ..values.tiles import TileView
-from . import access, layouts
+from . import access, bulk_copies, layouts
 from .operands import in_rows
 from .swizzles import is_laid_out, is_shared, neighbours_of, place_of, rows_apart
 
@@ -37,21 +39,23 @@ def copy(call: Point, to: Any, view: TileView) -> Copies:
     """
     _check(call, to, view)
     threads = layouts.threads_of(call, "copy_async()")
-    layouts.together(call)
     builder = call.builder
     count = _piece(to, view)
     fast: Value | bool = False
     reach = access.Reach(call, view)
-    if count is not None and type(view.fill) in (int, float) and view.fill == 0:
+    if count is not None and bulk_copies.fills_with_zeros(view):
         fast = access.both(builder, access.aligned(call, view, count), _whole_pieces(call, view, count))
+    in_bulk, why = bulk_copies.choice(call, to, view, count, fast)
+    layouts.together(call, copies=why)
     if fast is False or count is None:
         _by_elements(call, to, view, reach, threads)
         return Copies("copy", builder.int_(0))
+    begin = bulk_copies.copy if in_bulk else _by_pieces
     if fast is True:
-        return Copies("copy", _by_pieces(call, to, view, reach, threads, count))
+        return Copies("copy", begin(call, to, view, reach, threads, count))
     regions = (Region(), Region())
     with builder.inside(regions[0]):
-        builder.end([_by_pieces(call, to, view, reach, threads, count)])
+        builder.end([begin(call, to, view, reach, threads, count)])
     with builder.inside(regions[1]):
         _by_elements(call, to, view, reach, threads)
         builder.end([builder.int_(0)])

@@ -15,6 +15,7 @@ from typing import Any
 
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.builder import Builder
+from ...ir.copy_opcodes import COPY_RING, RING
 from ...ir.opcodes import OPCODES
 from ...ir.program import Op, PointerType, Value
 from ...targets.base import Target
@@ -193,10 +194,10 @@ def filled(builder: Builder, dtype: DType, layout: TileLayout, number: object) -
     return TileValue(dtype, layout, tuple(row * len(layout.rows.offsets)), number)
 
 
-def together(call: Point, product: str = "") -> None:
-    """Notes that all threads of the block come here together, see `passes.uniformity`; and what multiplies here."""
+def together(call: Point, product: str = "", copies: str = "") -> None:
+    """Notes that all threads of the block come here together, see `passes.uniformity`; what multiplies or copies."""
     call.locate()
-    what: dict[str, Any] = {"product": product} if product else {}
+    what: dict[str, Any] = {key: words for key, words in (("product", product), ("copies", copies)) if words}
     call.builder.add("together", [], **what)
 
 
@@ -217,6 +218,18 @@ def shared_buffer(evaluator: Evaluator, dtype: DType, count: int, name: str = ""
         made.maker = Op(OPCODES["alloca"], [], [made], builder.location, attrs, [])
         launched.region.ops.insert(0, made.maker)
     return made
+
+
+def ring_of_copies(call: Point) -> Value:
+    """The ring of barriers at which bulk copies of the kernel arrive, made where the kernel begins."""
+    ring = shared_buffer(call.evaluator, DType.int64, RING, "copies")
+    launched = call.evaluator.launched
+    if not call.evaluator.trial and launched is not None and launched.region is not None:
+        ops = launched.region.ops
+        if not any(op.opcode is COPY_RING for op in ops):
+            after = next(k for k, op in enumerate(ops) if op is ring.maker) + 1
+            ops.insert(after, Op(COPY_RING, [ring], [], call.builder.location, warp_of(call), []))
+    return ring
 
 
 def warp_of(call: Point) -> dict[str, Any]:

@@ -1,0 +1,134 @@
+"""Copies whole rows of tiles into shared memory, where a target has bulk copies.
+
+A thread begins the copy of a row, and hardware does the rest. A bulk copy is from neighbours to neighbours, so shared
+memory has to lie row by row. Where the rows of the tile are those of the tensor, all of it is one copy. Zeros beyond
+the end of the tensor are stored by the threads.
+
+See also `lowering.bulk_copies` (how a thread waits for them).
+"""
+
+from __future__ import annotations
+
+import functools
+
+from ....dsl.types.dtype import BOOL, INT, SIMDType
+from ...ir.builder import Builder
+from ...ir.program import Value
+from ..evaluator import Point
+from ..members.spans import when
+from ..values.tensors import KernelTensor
+from ..values.tiles import TileView
+from . import access, layouts
+from .operands import in_rows
+from .swizzles import is_laid_out, place_of, root_of
+
+PIECE = 16  # bytes that addresses and sizes are multiples of
+LEAST = 256  # bytes of a copy: of fewer, pieces of many threads are not slower
+
+
+def choice(call: Point, to: KernelTensor, view: TileView, count: int | None, fast: Value | bool) -> tuple[bool, str]:
+    """Whether a tile is copied in bulk, and in words how it is copied, and why not in bulk.
+
+    Args:
+        count: how many elements a piece has; None where there are no pieces in shared memory.
+        fast: whether pieces may be copied as such.
+    """
+    target, dtype = call.evaluator.target, view.tensor.dtype
+    if target.grid is None or target.grid.copies is None or target.simulates:
+        return False, ""
+    if not fills_with_zeros(view):
+        return False, "elements: not asynchronously, as fill= is not 0"
+    if count is None:
+        return False, "elements: not asynchronously, as fewer than 4 bytes of shared memory are in one piece"
+    size = count * dtype.bits // 8
+    if fast is False:
+        return False, f"elements: not asynchronously, as rows of the tensor are not whole pieces of {size} bytes"
+    other = "" if fast is True else f"; elements where rows do not begin at multiples of {size} bytes"
+    reason = _misfit(call, to, view, size)
+    if reason is not None:
+        return False, f"pieces of {size} bytes: not in bulk, as {reason}{other}"
+    rows, columns = view.shape
+    length = columns * dtype.bits // 8
+    whole = _in_one_piece(call.builder, view)
+    return True, f"in bulk: {f'{rows * length} bytes at once' if whole else f'{rows} rows of {length} bytes'}{other}"
+
+
+def fills_with_zeros(view: TileView) -> bool:
+    """Whether zeros are what stands beyond the end of the tensor."""
+    return type(view.fill) in (int, float) and view.fill == 0
+
+
+def _misfit(call: Point, to: KernelTensor, view: TileView, size: int) -> str | None:
+    """Why a tile is not copied in bulk; None where it is."""
+    target, columns = call.evaluator.target, view.shape[1]
+    if target.grid is None or target.grid.bulk is None:
+        newer = "code for it is of a version of PTX that has none" if target.supports("tma") else "it has none"
+        return f"{target.name}: {newer}"
+    if size != PIECE:
+        return f"rows are not multiples of {PIECE} bytes"
+    if is_laid_out(to):
+        return "shared memory has a layout, and a bulk copy is from neighbours to neighbours"
+    pitch = to.strides(call.builder)[0].const
+    if not in_rows(to) or pitch is None or pitch * to.dtype.bits % (8 * PIECE) or root_of(to).dims[-1].const != pitch:
+        return f"rows in shared memory do not begin at multiples of {PIECE} bytes"
+    if pitch != columns:
+        return "the view of shared memory has not its whole rows"
+    length = columns * to.dtype.bits // 8
+    if length < LEAST and not _in_one_piece(call.builder, view):
+        return f"rows have {length} bytes, and bulk copies are of {LEAST} or more"
+    return None
+
+
+def _in_one_piece(builder: Builder, view: TileView) -> bool:
+    """Whether the rows of the tile are whole rows of the tensor, and lie next to each other."""
+    columns, tensor = view.shape[1], view.tensor
+    return bool(tensor.dims[1].const == columns and tensor.strides(builder)[0].const == columns)
+
+
+def copy(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, threads: int, count: int) -> Value:
+    """Begins the copies of the rows that are in the tensor, and stores zeros elsewhere."""
+    builder, (most, columns) = call.builder, view.shape
+    ring = layouts.ring_of_copies(call)
+    rows, length = builder.int_(most), builder.int_(columns)
+    if reach.whole is not True:
+        rows, length = _clamped(builder, reach.rows, most), _clamped(builder, reach.columns, columns)
+        outside = builder.row("xor", [reach.whole, builder.const(True, BOOL)]) if reach.whole is not False else None
+        zeros = functools.partial(_store_zeros, call, to, view, (rows, length), threads, count)
+        when(builder, outside, zeros) if outside is not None else zeros()
+    zero = builder.int_(0)
+    source = access.span_at(call, view, zero, zero)
+    assert source is not None
+    pointer, offset = place_of(to, builder, (zero, zero))
+    stride = view.tensor.strides(builder)[0]
+    if _in_one_piece(builder, view):
+        most, rows, length = 1, builder.int_(1), builder.imul(rows, length)
+    operands = [pointer, offset, source.pointer, source.offset, stride, rows, length, ring]
+    return builder.one("copy_rows", operands, INT, pitch=columns, most=most, **layouts.warp_of(call))
+
+
+def _clamped(builder: Builder, left: Value, size: int) -> Value:
+    """How much of a size is left in the tensor."""
+    least = builder.row("max", [left, builder.int_(0)])
+    return builder.row("min", [least, builder.int_(size)])
+
+
+def _store_zeros(
+    call: Point, to: KernelTensor, view: TileView, there: tuple[Value, Value], threads: int, count: int
+) -> None:
+    """Stores zeros behind the rows and columns that the tensor has."""
+    builder, (rows, columns) = call.builder, view.shape
+    across = columns // count
+    loop = builder.for_loop(layouts.thread_number(call), builder.int_(rows * across), builder.int_(threads))
+    with builder.inside(loop):
+        place = loop.args[0]
+        row = builder.idiv(place, builder.int_(across))
+        column = builder.imul(builder.irem(place, builder.int_(across)), builder.int_(count))
+        behind = [builder.compare("ge", at, most) for at, most in zip((row, column), there, strict=True)]
+        zeros = builder.const(0.0 if to.dtype.is_float() else 0, SIMDType(to.dtype, count))
+
+        def put() -> None:
+            pointer, offset = place_of(to, builder, (row, column))
+            builder.add("store", [zeros, pointer, offset], **layouts.alignment(to.dtype, count))
+
+        when(builder, builder.row("or_", behind), put)
+        builder.end()

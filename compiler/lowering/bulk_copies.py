@@ -1,0 +1,184 @@
+"""Writes bulk copies: of rows into shared memory, which threads begin together, and which arrive at barriers.
+
+    issued    how many bulk copies the thread has come to
+    done      how many it has seen to end, the oldest first
+    ends[n]   how many it had come to when the n-th newest group was committed
+
+Copy number i arrives at barrier i % RING of the kernel, in the phase i / RING of it. A thread that waits for a group
+waits for all copies up to the end of that group which it has not seen to end. Where as many are under way as
+there are barriers, the oldest is awaited before the next one begins. All of it are numbers in registers.
+"""
+
+from __future__ import annotations
+
+from ..ir.copy_opcodes import RING
+from ..ir.program import Op, Value
+from ..targets.base import BulkOperations
+from . import grids, warps
+from .memory import address, element_of
+from .writer import BulkState, FunctionWriter, emits
+
+
+def _spelled(w: FunctionWriter) -> BulkOperations:
+    grid = w.target.grid
+    assert grid is not None and grid.bulk is not None
+    return grid.bulk
+
+
+def _i32(w: FunctionWriter, number: int) -> str:
+    return w.op(f"arith.constant {number} : i32")
+
+
+def _load(w: FunctionWriter, slot: str) -> str:
+    return w.op(f"llvm.load {slot} : !llvm.ptr -> i32")
+
+
+def _store(w: FunctionWriter, number: str, slot: str) -> None:
+    w.line(f"llvm.store {number}, {slot} : i32, !llvm.ptr")
+
+
+def _when(w: FunctionWriter, condition: str) -> None:
+    w.open(f"scf.if {condition} {{")
+
+
+@emits("copy_ring")
+def _ring(w: FunctionWriter, op: Op) -> None:
+    """One thread makes the barriers, which the others see behind a barrier of the block."""
+    (ring,) = op.operands
+    number = grids.thread_number(w, op.attrs["block"])
+    zero, at = _i32(w, 0), w.at
+    one = w.op(f"arith.cmpi eq, {number}, {zero} : i32")
+    _when(w, one)
+    with w.nested():
+        arrivals = _i32(w, _warps(op))
+        for k in range(RING):
+            w.line(_spelled(w).begin.format(barrier=_barrier_at(w, w.name(ring), _i32(w, k)), warps=arrivals))
+        w.line(_spelled(w).order.format())
+    w.close(at)
+    assert w.target.grid is not None
+    for spelling in w.target.grid.barrier:
+        w.line(spelling)
+    slots = [w.storage(4, alignment=4)[0] for _ in range(3 + w.most_pending)]
+    for slot in slots:
+        _store(w, zero, slot)
+    w.bulk = BulkState(w.name(ring), slots[0], slots[1], slots[2:])
+
+
+def _warps(op: Op) -> int:
+    x, y, z = op.attrs["block"]
+    return int(x * y * z) // int(op.attrs["lanes"])
+
+
+def _barrier_at(w: FunctionWriter, ring: str, number: str) -> str:
+    wide = w.op(f"arith.extui {number} : i32 to i64")
+    return w.op(f"llvm.getelementptr {ring}[{wide}] : (!llvm.ptr<3>, i64) -> !llvm.ptr<3>, i64")
+
+
+def _barrier_of(w: FunctionWriter, ring: str, copy: str) -> str:
+    """The barrier at which a copy arrives."""
+    return _barrier_at(w, ring, w.op(f"arith.andi {copy}, {_i32(w, RING - 1)} : i32"))
+
+
+@emits("copy_rows")
+def _copy_rows(w: FunctionWriter, op: Op) -> None:
+    to, at, source, first, stride, rows, count, _ = op.operands
+    state, spelled = w.bulk, _spelled(w)
+    assert state is not None
+    _make_room(w, state)
+    issued = _load(w, state.issued)
+    barrier = _barrier_of(w, state.ring, issued)
+    number = grids.thread_number(w, op.attrs["block"])
+    size = to.dtype.bits // 8
+    bytes_ = w.op(f"arith.muli {_narrow(w, count)}, {_i32(w, size)} : i32")
+    total = _narrow(w, rows)
+    w.line(spelled.order.format())
+    place = w.at
+    _when(w, w.op(f"arith.cmpi eq, {number}, {_i32(w, 0)} : i32"))
+    with w.nested():
+        announced = w.op(f"arith.muli {bytes_}, {total} : i32")
+        w.line(spelled.announce.format(barrier=barrier, bytes=announced))
+    w.close(place)
+    threads = _warps(op) * op.attrs["lanes"]
+    some = w.op(f"arith.cmpi sgt, {bytes_}, {_i32(w, 0)} : i32")
+    for begin in range(0, op.attrs["most"], threads):
+        row = w.op(f"arith.addi {number}, {_i32(w, begin)} : i32")
+        there = w.op(f"arith.cmpi slt, {row}, {total} : i32")
+        _when(w, w.op(f"arith.andi {there}, {some} : i1"))
+        with w.nested():
+            wide = w.op(f"arith.extui {row} : i32 to i64")
+            given = {
+                "to": _row_of(w, (to, at), wide, w.op(f"arith.constant {op.attrs['pitch']} : i64")),
+                "source": _row_of(w, (source, first), wide, w.name(stride)),
+            }
+            w.line(spelled.copy.format(**given, bytes=bytes_, barrier=barrier))
+        w.close(place)
+    _arrive(w, barrier)
+    _store(w, w.op(f"arith.addi {issued}, {_i32(w, 1)} : i32"), state.issued)
+    w.result(op, w.op("arith.constant 0 : i64"))
+
+
+def _arrive(w: FunctionWriter, barrier: str) -> None:
+    """Each warp arrives, when all its lanes have begun their copies."""
+    assert w.target.grid is not None
+    everyone, place = _i32(w, -1), w.at
+    for spelling in w.target.grid.sync_warp:
+        w.line(spelling.format(mask=everyone))
+    _when(w, w.op(f"arith.cmpi eq, {warps.lane_number(w)}, {_i32(w, 0)} : i32"))
+    with w.nested():
+        w.line(_spelled(w).arrive.format(barrier=barrier))
+    w.close(place)
+
+
+def _row_of(w: FunctionWriter, side: tuple[Value, Value], row: str, distance: str) -> str:
+    """The address of a row of one side."""
+    pointer, offset = side
+    scaled = w.op(f"arith.muli {row}, {distance} : i64")
+    text, element = w.type(pointer.type), element_of(pointer)
+    first = address(w, pointer, offset)
+    return w.op(f"llvm.getelementptr {first}[{scaled}] : ({text}, i64) -> {text}, {element}")
+
+
+def _narrow(w: FunctionWriter, value: Value) -> str:
+    return w.op(f"arith.trunci {w.name(value)} : i64 to i32")
+
+
+def _make_room(w: FunctionWriter, state: BulkState) -> None:
+    """Waits for the oldest copy where all barriers are taken."""
+    issued = _load(w, state.issued)
+    _await(w, state, w.op(f"arith.subi {issued}, {_i32(w, RING - 1)} : i32"))
+
+
+def commit(w: FunctionWriter) -> None:
+    """Notes which copies the groups of this thread end with."""
+    if w.bulk is None:
+        return
+    ends = w.bulk.ends
+    for newer, older in zip(reversed(ends[:-1]), reversed(ends[1:]), strict=True):
+        _store(w, _load(w, newer), older)
+    _store(w, _load(w, w.bulk.issued), ends[0])
+
+
+def wait(w: FunctionWriter, op: Op) -> None:
+    """Waits for the copies of all groups but the newest ones; for a token of all copies."""
+    if w.bulk is not None:
+        last = w.bulk.issued if op.attrs["what"] == "copy" else w.bulk.ends[op.attrs["pending"]]
+        _await(w, w.bulk, _load(w, last))
+
+
+def _await(w: FunctionWriter, state: BulkState, last: str) -> None:
+    """Waits for all copies before copy number `last`, one after the other."""
+    place = w.at
+    w.open("scf.while : () -> () {")
+    with w.nested():
+        left = w.op(f"arith.subi {last}, {_load(w, state.done)} : i32")
+        w.line(f"scf.condition({w.op(f'arith.cmpi sgt, {left}, {_i32(w, 0)} : i32')})")
+    w.open("} do {")
+    with w.nested():
+        done = _load(w, state.done)
+        barrier = _barrier_of(w, state.ring, done)
+        round_ = w.op(f"arith.divui {done}, {_i32(w, RING)} : i32")
+        parity = w.op(f"arith.andi {round_}, {_i32(w, 1)} : i32")
+        ended = w.op(_spelled(w).ended.format(barrier=barrier, parity=parity))
+        _store(w, w.op(f"arith.addi {done}, {ended} : i32"), state.done)  # else it looks again
+        w.line("scf.yield")
+    w.close(place)
