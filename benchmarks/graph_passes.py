@@ -130,10 +130,7 @@ GRAPHS: dict[str, Callable[[], Made]] = {
 
 
 def moved(model: Any) -> float:
-    """Megabytes of the values that kernels read and store, each once for each kernel; what has open sizes is left out.
-
-    Of a matrix that is there in panels, too, a call reads one of the two.
-    """
+    """Megabytes of the values that kernels read and store, each once for each kernel, but for what has open sizes."""
     ir, total = model.ir, 0
     for code in model._own.codes():
         parts = code.plan.parts
@@ -141,8 +138,7 @@ def moved(model: Any) -> float:
             nodes = [ir.nodes[n] for n in group.nodes]
             last = ir.nodes[group.root if group.epilogue is None else group.epilogue]
             made = {value for node in nodes for value in node.results}
-            unread = {node.operands[1] for node in nodes if node.name == "matmul_transposed_packed"}
-            read = {value for node in nodes for value in node.operands} - made - unread
+            read = {value for node in nodes for value in node.operands} - made
             for value in (*read, *last.results):
                 type = ir.types[value]
                 if all(str(dim).isdigit() for dim in type.shape):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
+import termios
+import time
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +16,7 @@ from mpi4py import MPI
 
 from ...dsl.diagnostics.errors import EinkornError
 
+READ_SECONDS: Final = 0.3  # in which a launcher reads what a process has written
 SHARED: Final = "/dev/shm/mpich_shm_"  # how the files begin in which MPICH has the memory that processes share
 
 
@@ -28,9 +32,20 @@ def end_all_on_failure(comm: MPI.Intracomm) -> None:
         else:
             before(kind, error, trace)
         sys.stderr.flush()
+        wait_until_read(2)
         comm.Abort(os.EX_SOFTWARE if issubclass(kind, Exception) else 1)
 
     sys.excepthook = end
+
+
+def wait_until_read(descriptor: int) -> None:
+    """Waits until the launcher has read what was written to a pipe: it loses what comes with the end of a process."""
+    end = time.monotonic() + READ_SECONDS
+    try:
+        while time.monotonic() < end and int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), "little"):
+            time.sleep(0.001)
+    except OSError:
+        return  # not a pipe
 
 
 def remove_shared_files(comm: MPI.Intracomm) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from ...dsl.environment.pages import release_pages
 from ..driver.device import ALIGNMENT, Array, Storage
 from ..ir import External, GraphIR, PreparedValue
 from ..loading.code import LoadedCode
 from ..renumbering import Rewriting
 from .model import Model
-from .weights import aligned_memory, storage_of
+from .weights import aligned_memory, laid_out, storage_of
 
 
 def prepared_weights(
@@ -17,9 +20,11 @@ def prepared_weights(
 ) -> dict[int, Storage]:
     """The storage of the weights of a graph, those that are computed among them.
 
+    Weights that only others are computed from stay as they were given, and their pages of mapped files are released.
+
     Args:
         ir: the graph after the passes.
-        weights: the storage of each weight by its name.
+        weights: the storage of each weight by its name, as `weights_of` finds it.
         load: finds the code of a graph.
 
     Raises:
@@ -27,17 +32,38 @@ def prepared_weights(
     """
     computed: dict[int, Storage] = {}  # by identity of the part
 
-    def storages(of: GraphIR) -> dict[int, Storage]:
-        return {number: storage(item) for number, item in enumerate(of.nodes) if isinstance(item, External)}
-
     def storage(weight: External) -> Storage:
-        return computed[id(weight.part)] if isinstance(weight, PreparedValue) else weights[weight.name]
+        if isinstance(weight, PreparedValue):
+            return computed[id(weight.part)]
+        return laid_out(weight, weights[weight.name])
 
     for graph, made_by in graphs_of(ir):
-        results = Model(graph, load, None, storages(graph)).execute(out=[_memory(weight) for weight in made_by])
+        results = Model(graph, load, None, _of_nodes(graph, storage)).execute(
+            out=[_memory(weight) for weight in made_by]
+        )
         for weight, result in zip(made_by, results, strict=True):
-            computed[id(weight.part)] = storage_of(weight, result)
-    return storages(ir)
+            computed[id(weight.part)] = laid_out(weight, storage_of(weight, result))
+    unread = _unread(ir) if computed else set[str]()
+    for name in unread:
+        _release(weights[name])
+    return _of_nodes(ir, lambda weight: weights[weight.name] if weight.name in unread else storage(weight))
+
+
+def _of_nodes(ir: GraphIR, storage: Callable[[External], Storage]) -> dict[int, Storage]:
+    return {number: storage(item) for number, item in enumerate(ir.nodes) if isinstance(item, External)}
+
+
+def _unread(ir: GraphIR) -> set[str]:
+    """The names of the weights that no code of a graph reads."""
+    read = {*ir.outputs, *ir.regions.given(), *(step.value for step in ir.steps)}
+    read.update(value for item in ir.nodes for value in getattr(item, "operands", ()))
+    weights = [item for item in ir.nodes if isinstance(item, External) and not isinstance(item, PreparedValue)]
+    return {item.name for item in weights} - {item.name for item in weights if item.result in read}
+
+
+def _release(storage: Storage) -> None:
+    if isinstance(storage, np.ndarray):
+        release_pages(storage)
 
 
 def _memory(weight: PreparedValue) -> Array | None:

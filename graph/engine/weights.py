@@ -1,8 +1,8 @@
 """Finds the memory of a graph's weights in what the user brings when it is loaded.
 
 Nothing is copied that can be read where it lies: contiguous memory of the right dtype on the right device, aligned to
-its elements. A view with steps, or memory that lies askew in its file, is copied once. All errors are reported
-together.
+its elements. A view with steps, or memory that lies askew in its file, is copied once, if code reads it. All errors are
+reported together.
 
 See also `graph.weights` (files).
 """
@@ -19,6 +19,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, of_call
 from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.pages import fresh_memory
 from ..arguments import wrong
 from ..calling.inputs import InputCheck
 from ..driver.buffer import Buffer
@@ -31,7 +32,7 @@ CODE = "EK0433"
 
 
 def weights_of(ir: GraphIR, registry: object) -> dict[int, Storage]:
-    """The storage of each weight of a graph.
+    """The storage of each weight of a graph, where it was given: see `laid_out`.
 
     Args:
         ir: the graph.
@@ -108,7 +109,7 @@ def _registry(registry: object) -> Mapping[Any, Any]:
 
 
 def storage_of(node: External, value: object) -> Storage:
-    """The memory of a weight."""
+    """The memory of a weight, as it was given."""
     check = InputCheck(node.name, node.type)
     if not check.device.is_host:
         storage, shape = check.storage(value)
@@ -120,8 +121,15 @@ def storage_of(node: External, value: object) -> Storage:
         return packed  # type: ignore[no-any-return]
     array = check.array(value)
     _check_shape(node, array.shape)
-    array = np.ascontiguousarray(array).reshape(array.shape)  # NumPy makes rank 0 into rank 1
-    return array if array.ctypes.data % max(node.align, check.dtype.alignment) == 0 else _aligned(array, node.align)
+    return array
+
+
+def laid_out(node: External, storage: Storage) -> Storage:
+    """The memory of a weight as code reads it: contiguous and aligned; a copy where what was given is not."""
+    if not isinstance(storage, np.ndarray) or not node.type.device.to_device().is_host or node.type.dtype.is_packed():
+        return storage
+    is_whole = storage.flags.c_contiguous and storage.ctypes.data % max(node.align, storage.dtype.alignment) == 0
+    return storage if is_whole else _aligned(storage, node.align)
 
 
 def _aligned(array: Array, align: int) -> Array:
@@ -134,7 +142,7 @@ def _aligned(array: Array, align: int) -> Array:
 def aligned_memory(shape: tuple[int, ...], dtype: np.dtype[Any], align: int) -> Array:
     """An array whose address is a multiple of `align`."""
     size = math.prod(shape) * dtype.itemsize
-    raw = np.empty(size + align, np.uint8)
+    raw = fresh_memory(size + align)
     skip = -raw.ctypes.data % align
     array: Array = raw[skip : skip + size].view(dtype).reshape(shape)
     return array

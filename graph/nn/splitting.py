@@ -13,6 +13,7 @@ import numpy as np
 
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import plural
+from ...dsl.environment.pages import mapped_file
 from ..driver.buffer import Buffer
 from ..driver.devices import CPU
 from ..eager.tensor import Tensor
@@ -42,7 +43,8 @@ class ParameterSplit:
     def part(self, value: Tensor) -> Tensor:
         """The part of this rank.
 
-        On the host, a part along the first axis is a view; other parts are copied, and only they are read.
+        On the host, a part of one piece is a view, and so is any part of a mapped file along one section; other parts
+        are copied, and only they are read.
 
         Raises:
             GraphError: EK0865, the ranks cannot share the axis equally.
@@ -52,8 +54,11 @@ class ParameterSplit:
             return value  # of a shape that does not fit, which loading reports
         ends = list(itertools.accumulate(self.sections))[:-1]
         parts = [self.group.part(section, self.axis) for section in np.split(array, ends, self.axis)]
-        part = parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
-        return Tensor(storage=Buffer.from_numpy(np.ascontiguousarray(part)))
+        if len(parts) > 1:
+            return Tensor(storage=Buffer.from_numpy(np.concatenate(parts, self.axis)))
+        if mapped_file(array) is None:  # a view would keep the whole array
+            return Tensor(storage=Buffer.from_numpy(np.ascontiguousarray(parts[0])))
+        return Tensor(storage=Buffer.from_dlpack(parts[0]))
 
 
 def ranks_of(argument: str, given: RankGroup | Mesh | None) -> RankGroup | None:

@@ -4,10 +4,10 @@
 
 The kernels of products copy their right matrix into panels at each call. Where it is a weight or a constant, it is
 copied once, and the products read the panels where they lie; see the kernels in `packed_products`. No bit of a result
-differs. The panels take memory in addition to the weight; see `model.passes`.
+differs. No product reads the weight itself any more; the bytes of panels are in `model.passes`.
 
-Small matrices stay, and so do those of products whose kernels do not copy them (one to three rows by the transpose of a
-matrix) or copy them for many rows.
+Small matrices stay, and so do those of products whose kernels do not copy them (known to have one to three rows, by the
+transpose of a matrix) or copy them for many rows.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class PackedProduct:
     Attributes:
         pack: the kernel that packs the matrix.
         columns: the axis of the matrix that its columns lie along.
-        few: the kernel of products of any number of rows, which reads the matrix, too, when they are few; "" where
-            it needs panels alone.
+        few: the kernel of products that may have few rows, where these are summed in another order; "" where not.
         packed: the kernel of products with panels.
         steps: how many elements of a column lie side by side in a row of a panel.
         sums: the kernel that sums the packed columns; "" where products do not need that.
@@ -114,13 +113,12 @@ class _WeightPacking(Rewriting):
         if row is None or not isinstance(item, Node):
             return self.keep(item)
         x, matrix, *zeros = item.operands
-        operands = (x, matrix) if row.few and self._rows(x) is None else (x, *zeros)
         parameters: tuple[tuple[str, object], ...] = ()
-        values = (*self.new(operands), self.packed[matrix, row.pack])
+        values = (*self.new((x, *zeros)), self.packed[matrix, row.pack])
         if row.sums:
             parameters = (("unsigned", self.ir.types[matrix].dtype is DType.uint8),)
             values = (*values, self.packed[matrix, row.sums])
-        kernel = self.kernel_of(_family(row), row.few if operands == (x, matrix) else row.packed)
+        kernel = self.kernel_of(_family(row), row.few if row.few and self._rows(x) is None else row.packed)
         return self.replace(item, self.add(Node(kernel, parameters, values, item.out_types, (0,), item.place)))
 
     @cached

@@ -210,7 +210,7 @@ def multiply(
         multiply_on_gpu(sizes, wide, a, b, save, transposed)
     elif m < FEW_ROWS:
         if transposed:
-            by_column(sizes, wide, lanes, a, b, columns, save)
+            _by_column(sizes, wide, lanes, a, b, columns, save)
         else:
             _by_row(sizes, wide, is_paired(dtype), a, b, save)
     elif n < FEW_COLUMNS:
@@ -279,7 +279,7 @@ def _by_row(
     parallel_for(batches * ceildiv(n, ROW_SPAN), part, grain=ceildiv(WORK, m * depth * min(n, ROW_SPAN) + 16))
 
 
-def by_column(
+def _by_column(
     sizes: tuple[Index, ...],
     wide: AnyDType,
     lanes: int,
@@ -295,7 +295,7 @@ def by_column(
     """
     batches, m, n, depth = sizes
     groups = max(ceildiv(n, DOT_ROWS), 1)
-    step = _sums_of(m) * lanes
+    step = sums_of(m) * lanes
 
     def part(task: Index):
         batch = task // groups
@@ -341,7 +341,7 @@ def by_column(
     parallel_for(batches * ceildiv(n, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * m * depth + 16))
 
 
-def _sums_of(rows: Index) -> Index:
+def sums_of(rows: Index) -> Index:
     """How many vectors of sums an element has: as many as there are registers for."""
     return 2 if compiled_for().vector_bits >= 512 or rows == 1 else 1
 
@@ -364,7 +364,7 @@ def _add_dots(
     for before in unroll(MOST_ROWS):
         height = before + 1
         if m == height:
-            totals = _dots_along(rows, height, _sums_of(height), vector, tails, ends[0], ends[1], lanes)
+            totals = _dots_along(rows, height, sums_of(height), vector, tails, ends[0], ends[1], lanes)
             for c in unroll(COLUMNS):
                 for i in unroll(height):
                     sums[i * DOT_ROWS + at + c] += totals[c * height + i]

@@ -1,8 +1,8 @@
 """Computes matrix products with a matrix that was packed when the model was loaded.
 
 The right matrix lies in panels, as the kernels of `matmul` copy it at each call: `width` columns of a row side by side,
-then those of the next row. So a product of few rows reads each element of it once, in the order of memory. The sums
-are taken in the same order as by `matmul` and `matmul_transposed`: the results are the same to the bit.
+then those of the next row. So a product of few rows reads each element of it once. The sums are taken in the same
+order as by `matmul` and `matmul_transposed`: the results are the same to the bit.
 
 See also `pack_weights` of the graph (which products are packed).
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ...dsl import (
+    SIMD,
     AnyDType,
     AnyTensor,
     DeviceContext,
@@ -23,6 +24,7 @@ from ...dsl import (
     Parts,
     bfloat16,
     ceildiv,
+    compiled_for,
     parallel_for,
     register,
     stack,
@@ -30,9 +32,19 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
-from ..algorithms.products import DEPTH, VECTORS, WORK, is_paired
+from ..algorithms.products import DEPTH, VECTORS, WORK, is_paired, times_plus
 from ..algorithms.slabs import fill_strip
-from .matmul import FEW_ROWS, HEIGHT, PANELS, block_counts, by_column, packed_tile
+from .matmul import (
+    COLUMN_SPAN,
+    DOT_ROWS,
+    FEW_ROWS,
+    HEIGHT,
+    MOST_ROWS,
+    PANELS,
+    block_counts,
+    packed_tile,
+    sums_of,
+)
 
 T = TypeVar("T", bound=Numeric)
 
@@ -80,22 +92,18 @@ def matmul_packed(
     out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], panels: InputTensor[T, "p k w"], ctx: DeviceContext
 ) -> None:
     """The product of the rows of a with a matrix in panels."""
-    _multiply(ctx, out, a, panels, None)
+    _multiply(ctx, out, a, panels, False)
 
 
-@register("matmul_transposed_packed", writes_once=True, reads={"a": 4, "b": 1})
+@register("matmul_transposed_packed", writes_once=True, reads={"a": 4})
 def matmul_transposed_packed(
-    out: OutputTensor[T, "*s m n"],
-    a: InputTensor[T, "*s m k"],
-    b: InputTensor[T, "n k"],
-    panels: InputTensor[T, "p k w"],
-    ctx: DeviceContext,
+    out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], panels: InputTensor[T, "p k w"], ctx: DeviceContext
 ) -> None:
-    """As `matmul_packed` by the transposed b, whose columns are read where they lie when there are few rows."""
-    _multiply(ctx, out, a, panels, b)
+    """As `matmul_packed`, with the sums of `matmul_transposed`, which are others when there are few rows."""
+    _multiply(ctx, out, a, panels, True)
 
 
-def _multiply(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTensor, b: AnyTensor) -> None:
+def _multiply(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTensor, transposed: bool) -> None:
     wide = wide_dtype(out.dtype)
     lanes = ctx.target.vector_bits // wide.bits
     rows = out.shape[:-1]
@@ -106,6 +114,14 @@ def _multiply(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTenso
     def left(i: Index, dtype: AnyDType = held):
         lead = unravelled(i, rows)
         return lambda k: a[(*lead, k)].cast(dtype)
+
+    def steps(p: Index, k: Index, odd: Index, v: int):
+        """A vector of step k + odd, of an even k."""
+        if is_paired(out.dtype):
+            both = panels.load((p, k // 2, 2 * v * lanes), width=2 * lanes).deinterleave()
+            return (both[0] if odd == 0 else both[1]).cast(wide)
+        at, part = (k // 2, odd * VECTORS + v) if out.dtype == bfloat16 else (k + odd, v)
+        return panels.load((p, at, part * lanes), width=lanes).cast(wide)
 
     def right(p: Index, first: Index):
         def vector(k: Index, v: int):
@@ -131,18 +147,10 @@ def _multiply(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTenso
     def all_by_panels():
         by_panels((m, n, depth), wide, held, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)
 
-    if b == None:  # noqa: E711
+    if not (transposed and wide.is_float()):  # sums of integers are the same in any order
         all_by_panels()
     elif m < FEW_ROWS:
-        by_column(
-            (1, m, n, depth),
-            wide,
-            lanes,
-            lambda _, i: left(i, wide),
-            lambda _: lambda k, j: b[j, k].cast(wide),
-            lambda _: lambda j, k, width: b.load((j, k), width=width).cast(wide),
-            lambda _, i: save(i),
-        )
+        by_lanes((m, n, depth), wide, lanes, lambda i: left(i, wide), steps, save)
     else:
         all_by_panels()
 
@@ -201,3 +209,146 @@ def by_panels(
             store_strip(s)
 
     parallel_for(row_blocks * column_blocks, block, grain=ceildiv(WORK, height * breadth * width * depth + 16))
+
+
+def by_lanes(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    lanes: int,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    save: Callable[..., Parts],
+) -> None:
+    """Products of few rows with the sums of `matmul_transposed`: one for each lane of a vector, added by halves.
+
+    Columns lie side by side here: what is a lane there is a vector of neighbouring columns here, which sums every
+    `step`-th step of them; b(p, k, odd, v) are the elements of step k + odd.
+    """
+    m, n, depth = sizes
+    width = VECTORS * lanes
+    each = max(DOT_ROWS // width, 1)  # panels of a task
+    most = 2 * lanes  # vectors of columns
+    step = sums_of(m) * lanes
+
+    def part(task: Index):
+        first_panel = task * each
+        count = min(ceildiv(n, width) - first_panel, each)
+        rows = stack[wide](MOST_ROWS * COLUMN_SPAN, zeroed=False)
+        sums = stack[wide](MOST_ROWS * most * width, zeroed=False)
+        totals = stack[wide](MOST_ROWS * each * width)
+
+        def run(first: Index):
+            """Adds the products of COLUMN_SPAN steps, or of as many as there are, to the totals."""
+            steps = min(depth - first, COLUMN_SPAN)
+            whole = steps // step * step
+            for i in range(m):
+                element = a(i)
+                for k in range(steps):
+                    rows[i * COLUMN_SPAN + k] = element(first + k)
+            for p in range(count):
+
+                def vector(k: Index, odd: Index, v: int, p: Index = p):
+                    return b(first_panel + p, first + k, odd, v)
+
+                for before in unroll(MOST_ROWS):
+                    height = before + 1
+                    if m == height:
+                        _sum_lanes(sums, most, rows, height, vector, whole, lanes)
+                for i in range(m):
+                    for v in unroll(VECTORS):
+                        start, at = i * most * width + v * lanes, (i * each + p) * width + v * lanes
+
+                        def rest(k: Index, v: int = v):
+                            return vector(whole + k // 2 * 2, k % 2, v)
+
+                        _add_rest(sums, start, rows, i * COLUMN_SPAN + whole, rest, steps - whole, step, lanes)
+                        total = _sum_of_lanes(sums, start, step, lanes)
+                        totals.store(totals.load(at, width=lanes) + total, at)
+
+        for first in range(0, depth, COLUMN_SPAN):
+            run(first)
+        for i in range(m):
+            put = save(i)
+            column = first_panel * width
+            for j in range(min(n - column, count * width)):
+                put(column + j, totals[i * each * width + j])
+
+    parallel_for(ceildiv(n, each * width), part, grain=ceildiv(WORK, each * width * m * depth + 16))
+
+
+def _sum_lanes(
+    sums: AnyTensor,
+    most: int,
+    rows: AnyTensor,
+    m: int,
+    vector: Callable[..., Parts],
+    whole: Index,
+    lanes: int,
+) -> None:
+    """For each lane the sum of its products, of as many lanes at a time as there are registers for."""
+    width = VECTORS * lanes
+    step = sums_of(m) * lanes
+    tile = _lanes_at_a_time(m)
+    for lane in range(0, step, tile):
+        held: tuple[Numeric, ...] = ()
+        for _ in unroll(tile * VECTORS * m):
+            held = (*held, SIMD[rows.dtype, lanes](0))
+        for k in range(lane, whole, step):
+            new: tuple[Numeric, ...] = ()
+            for s in unroll(tile):
+                for v in unroll(VECTORS):
+                    other = vector(k + s // 2 * 2, s % 2, v)
+                    for i in unroll(m):
+                        factor = rows[i * COLUMN_SPAN + k + s]
+                        new = (*new, times_plus(other, factor, held[(s * VECTORS + v) * m + i]))
+            held = new
+        for s in unroll(tile):
+            for v in unroll(VECTORS):
+                for i in unroll(m):
+                    sums.store(held[(s * VECTORS + v) * m + i], (i * most + lane + s) * width + v * lanes)
+
+
+def _add_rest(
+    sums: AnyTensor,
+    start: Index,
+    rows: AnyTensor,
+    row: Index,
+    vector: Callable[..., Parts],
+    count: Index,
+    step: Index,
+    lanes: int,
+) -> None:
+    """Adds the products of the steps behind the whole ones; to other lanes zeros, which is not nothing to -0."""
+    width = VECTORS * lanes
+    for k in range(step if count > 0 else 0):
+        at = start + k * width
+        if k < count:
+            sums.store(times_plus(vector(k), rows[row + k], sums.load(at, width=lanes)), at)
+        else:
+            sums.store(sums.load(at, width=lanes) + sums.dtype(0), at)
+
+
+def _sum_of_lanes(sums: AnyTensor, start: Index, step: Index, lanes: int) -> Numeric:
+    """The sum of the lanes of columns that lie side by side, in the order of `reduce_add`."""
+    width = VECTORS * lanes
+
+    def add(k: Index, other: Index):
+        at = start + k * width
+        sums.store(sums.load(at, width=lanes) + sums.load(start + other * width, width=lanes), at)
+
+    for k in range(step - lanes):
+        add(k, lanes + k)
+    left: Index = lanes
+    while left > 1:
+        left //= 2
+        for k in range(left):
+            add(k, left + k)
+    total: Numeric = sums.load(start, width=lanes)
+    return total
+
+
+def _lanes_at_a_time(m: int) -> int:
+    """How many lanes of m rows are summed at a time."""
+    if compiled_for().vector_bits >= 512:
+        return 8 if m == 1 else 4
+    return 4 if m == 1 else 2

@@ -130,18 +130,55 @@ class OneOfFour(Alone):
     rank, size = 1, 4
 
 
+def file_of(path: Path, **arrays: Any) -> Path:
+    """A safetensors file whose elements begin with a page."""
+    entries, end = {}, 0
+    for name, array in arrays.items():
+        entries[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [end, end + array.nbytes]}
+        end += array.nbytes
+    header = json.dumps(entries).encode().ljust(4088)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"".join(each.tobytes() for each in arrays.values()))
+    return path
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the pages of a mapped file as Linux does")
 def test_a_rank_maps_its_part_of_a_file_alone(tmp_path: Path) -> None:
-    path = tmp_path / "layer.safetensors"
     weight = numbers(8192, 2048)
-    entry = {"dtype": "F32", "shape": weight.shape, "data_offsets": [0, weight.nbytes]}
-    header = json.dumps({"weight": entry}).encode().ljust(4088)  # the elements begin with a page
-    path.write_bytes(len(header).to_bytes(8, "little") + header + weight.tobytes())
+    path = file_of(tmp_path / "layer.safetensors", weight=weight)
     layer = nn.Linear(2048, 8192, bias=False, split_out=Mesh({"model": 4}, OneOfFour()))
     layer.load_state_dict({"weight": load_weights([path]).weight.data()})
     part = layer.weight.numpy()
     np.testing.assert_array_equal(part, weight[2048:4096])
     assert 0.2 * weight.nbytes < mapped(path) < 0.35 * weight.nbytes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the pages of a mapped file as Linux does")
+def test_a_compiled_layer_has_its_part_once(tmp_path: Path) -> None:
+    """In panels: neither calls of few nor of many rows read the file again, and parts of its columns are no copies."""
+    state = {"up_proj.weight": numbers(4096, 512) / 16, "down_proj.weight": numbers(512, 4096) / 16}
+    path = file_of(tmp_path / "layer.safetensors", **state)
+    xs = [numbers(rows, 512) for rows in (1, 2, 5, 40)]
+
+    def made(group: Any) -> Any:
+        layer = nn.MLP(512, 4096, gated=False, bias=False, split_hidden=group)
+        layer.load_state_dict({name: each.data() for name, each in load_weights([path]).items()})
+        return layer, layer.compile(f32("rows", 512))
+
+    def program() -> Any:
+        layer, compiled = made(Mesh({"model": 4})["model"])
+        assert not layer.down_proj.weight.driver_tensor.is_contiguous
+        results = [compiled(x).numpy() for x in xs]
+        return compiled.model.memory["constants"], results
+
+    _, whole = made(None)
+    size = sum(each.nbytes for each in state.values())
+    for constants, results in run_threads(program, 4):
+        assert size / 4 <= constants < 1.02 * size / 4
+        for x, result in zip(xs, results, strict=True):
+            np.testing.assert_allclose(result, whole(x).numpy(), rtol=1e-4, atol=1e-4)
+    assert mapped(path) < 0.02 * size
+    again = pickle.loads(pickle.dumps(whole.model))  # which reads it
+    assert again(xs[0])[0].to_numpy().tobytes() == whole(xs[0]).numpy().tobytes()
 
 
 def mapped(path: Path) -> int:

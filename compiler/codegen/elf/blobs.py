@@ -7,12 +7,14 @@ also `codegen.elf.image` (where they lie) and `codegen.elf.relocatable`.
 from __future__ import annotations
 
 import hashlib
-import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import IO, Any, Final
 
+import numpy as np
+
 from ....dsl.diagnostics.dataclass import dataclass
+from ....dsl.environment.pages import release_pages
 from ....dsl.package import elf
 from .object_file import ObjectFile, Section, Symbol, fault
 
@@ -53,7 +55,7 @@ class Stream:
             file.write(bytes(start - at))
             for piece in _pieces(view):
                 file.write(piece)
-            _release(view)
+            release_pages(np.frombuffer(view, np.uint8))
             at = start + len(view)
         file.write(bytes(self.size - at))
 
@@ -121,12 +123,3 @@ def _sample(view: memoryview) -> bytes:
 def _equal(one: memoryview, other: memoryview) -> bool:
     pairs = zip(_pieces(one), _pieces(other), strict=True)
     return all(bytes(left) == bytes(right) for left, right in pairs)
-
-
-def _release(view: memoryview) -> None:
-    """Lets the system take back the pages of a mapped file, which were read once and are not read again."""
-    mapped = view.obj
-    while isinstance(mapped, memoryview) or hasattr(mapped, "base"):
-        mapped = mapped.obj if isinstance(mapped, memoryview) else mapped.base
-    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
