@@ -84,7 +84,18 @@ def test_large_scores_and_nan(tmp_path: Any) -> None:
 @pytest.mark.parametrize("queries", [1, 2, 5, 40])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("causal, window", [(False, None), (True, None), (True, 7)])
+def test_keys_that_count_in_all_forms(
+    queries: int, masked: bool, causal: bool, window: int | None, tmp_path: Any
+) -> None:
+    check_keys_that_count(queries, masked, causal, window, tmp_path)
+
+
+@pytest.mark.parametrize("queries, masked, causal, window", [(1, False, True, None), (5, True, True, 7)])
 def test_keys_that_count(queries: int, masked: bool, causal: bool, window: int | None, tmp_path: Any) -> None:
+    check_keys_that_count(queries, masked, causal, window, tmp_path)
+
+
+def check_keys_that_count(queries: int, masked: bool, causal: bool, window: int | None, tmp_path: Any) -> None:
     """What lies behind the keys that count is never read: it is NaN here."""
     rng = np.random.default_rng(queries)
     batch, heads, shared, room, size = 3, 4, 2, 150, 19
