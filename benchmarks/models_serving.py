@@ -45,6 +45,7 @@ class ServingRow:
 SIZES = {"3 M": Sizes(), "100 M": Sizes(dim=768, layers=12, heads=12, kv_heads=4, hidden=2304)}
 ROUNDS = 15
 PROMPT = 100  # tokens before the first that is timed
+_CALLBACKS: list[Any] = []
 
 
 def _medians(*calls: Callable[[], Any], rounds: int = ROUNDS) -> list[float]:
@@ -68,7 +69,9 @@ def llama_cpp_step(path: Path, sequences: int) -> Callable[[], None]:
     """A step of llama.cpp in which each of some sequences gets a token, behind prompts."""
     import llama_cpp as library
 
-    library.llama_log_set(_QUIET, None)
+    silent = library.llama_log_callback(lambda level, text, data: None)
+    _CALLBACKS.append(silent)  # the library keeps its address
+    library.llama_log_set(silent, None)
     settings = library.llama_context_default_params()
     settings.n_ctx, settings.n_batch, settings.n_seq_max = 256 * sequences, 256 * sequences, sequences
     settings.n_threads = settings.n_threads_batch = 1

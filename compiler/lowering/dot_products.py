@@ -11,6 +11,7 @@ from ...dsl.types.dtype import DType
 from ..ir.program import Op, Value
 from ..targets.base import DotOperations
 from .types import lanes_of
+from .vectors import joined_lanes, lanes_from
 from .writer import FunctionWriter, emits
 
 
@@ -30,9 +31,9 @@ def _dot4(w: FunctionWriter, op: Op) -> None:
         size = max((n for n in known.lanes if n <= width), default=min(known.lanes))
         parts = []
         for start in range(0, width, size):
-            taken = [_part(w, name, width, start, size) for name in (sums, *factors)]
+            taken = [lanes_from(w, name, width, start, size, "i32") for name in (sums, *factors)]
             parts.append(_Words(w, size).dots(known, signs, *taken))
-        total = _joined(w, parts, size, width)
+        total = joined_lanes(w, parts, size, width, "i32")
     w.result(op, total if width > 1 else w.op(f"vector.extract {total}[0] : i32 from vector<1xi32>"))
 
 
@@ -48,36 +49,15 @@ def _dot2(w: FunctionWriter, op: Op) -> None:
         size = max((n for n in known if n <= width), default=min(known))
         parts = []
         for start in range(0, width, size):
-            taken = [_part(w, v, width, start, size) for v in words]
-            parts.append(_Floats(w, size).dots(known[size], _part(w, sums, width, start, size, "f32"), *taken))
-        total = _joined(w, parts, size, width, "f32")
+            taken = [lanes_from(w, v, width, start, size, "i32") for v in words]
+            parts.append(_Floats(w, size).dots(known[size], lanes_from(w, sums, width, start, size, "f32"), *taken))
+        total = joined_lanes(w, parts, size, width, "f32")
     w.result(op, total if width > 1 else w.op(f"vector.extract {total}[0] : f32 from vector<1xf32>"))
 
 
 def _words(w: FunctionWriter, factor: Value, width: int) -> str:
     """Neighbours as words of 32 bits."""
     return w.op(f"vector.bitcast {w.name(factor)} : {w.type(factor.type)} to vector<{width}xi32>")
-
-
-def _part(w: FunctionWriter, name: str, width: int, start: int, size: int, element: str = "i32") -> str:
-    """`size` words of a vector of `width`; behind its end the last one again."""
-    if size == width:
-        return name
-    lanes = [min(start + k, width - 1) for k in range(size)]
-    text = f"vector<{width}x{element}>"
-    return w.op(f"vector.shuffle {name}, {name} {lanes} : {text}, {text}")
-
-
-def _joined(w: FunctionWriter, parts: list[str], size: int, width: int, element: str = "i32") -> str:
-    """The first `width` words of vectors of `size`."""
-    if width < size:
-        return _part(w, parts[0], size, 0, width, element)
-    while len(parts) > 1:
-        text, lanes = f"vector<{size}x{element}>", list(range(2 * size))
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [w.op(f"vector.shuffle {a}, {b} {lanes} : {text}, {text}") for a, b in pairs]
-        size *= 2
-    return parts[0]
 
 
 _FLIPS = 0x80808080 - (1 << 32)  # the top bit of each byte

@@ -6,10 +6,12 @@ See also `lowering.arithmetic` (arithmetic on lanes).
 from __future__ import annotations
 
 from ...dsl.types.dtype import DType, SIMDType
-from ..ir.program import Op
+from ..ir.program import Op, Value
 from . import arithmetic
 from .types import mlir_type
 from .writer import FunctionWriter, emits
+
+TABLE = 16  # bytes of a table that hardware looks up at once
 
 
 @emits("splat")
@@ -61,16 +63,56 @@ def _shuffle(w: FunctionWriter, op: Op) -> None:
     w.result(op, w.op(f"vector.shuffle {w.name(a)}, {w.name(b)} {mask} : {text}, {text}"))
 
 
+def lanes_from(w: FunctionWriter, name: str, width: int, start: int, size: int, element: str) -> str:
+    """`size` lanes of a vector of `width`, whose elements have this MLIR type; behind its end the last one again."""
+    if size == width:
+        return name
+    lanes = [min(start + k, width - 1) for k in range(size)]
+    text = f"vector<{width}x{element}>"
+    return w.op(f"vector.shuffle {name}, {name} {lanes} : {text}, {text}")
+
+
+def joined_lanes(w: FunctionWriter, parts: list[str], size: int, width: int, element: str) -> str:
+    """The first `width` lanes of vectors of `size`, one after the other: a power of two of them."""
+    if width < size:
+        return lanes_from(w, parts[0], size, 0, width, element)
+    while len(parts) > 1:
+        text, lanes = f"vector<{size}x{element}>", list(range(2 * size))
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [w.op(f"vector.shuffle {a}, {b} {lanes} : {text}, {text}") for a, b in pairs]
+        size *= 2
+    return parts[0]
+
+
 @emits("take")
 def _take(w: FunctionWriter, op: Op) -> None:
-    # Lane by lane: the form in which LLVM sees a permutation by a vector, and has one instruction for it on x86.
     table, indices = op.operands
-    type, index = op.results[0].simd, mlir_type(SIMDType(indices.dtype))
+    type = op.results[0].simd
+    if w.target.byte_tables and mlir_type(SIMDType(type.dtype)) == "i8" and table.simd.width <= TABLE:
+        w.result(op, _bytes_of_table(w, table, indices))
+        return
+    # Lane by lane: the form in which LLVM sees a permutation by a vector, and has one instruction for it on x86.
+    index = mlir_type(SIMDType(indices.dtype))
     picked = []
     for number in range(type.width):
         position = w.op(f"vector.extract {w.name(indices)}[{number}] : {index} from {w.type(indices.type)}")
         picked.append(w.op(f"llvm.extractelement {w.name(table)}[{position} : {index}] : {w.type(table.type)}"))
     w.result(op, w.op(f"vector.from_elements {', '.join(picked)} : {mlir_type(type)}"))
+
+
+def _bytes_of_table(w: FunctionWriter, table: Value, indices: Value) -> str:
+    """Bytes of a table of at most 16: LLVM sees no permutation where the indices are several vectors, joined."""
+    sizes, width, few = w.target.byte_tables, indices.simd.width, table.simd.width
+    size = max((n for n in sizes if n <= width), default=min(sizes))
+    repeated = [lane % few for lane in range(size)]  # each 16 bytes have a table of their own
+    narrow = w.type(table.type)
+    whole = w.op(f"vector.shuffle {w.name(table)}, {w.name(table)} {repeated} : {narrow}, {narrow}")
+    text = f"vector<{size}xi8>"
+    parts = []
+    for start in range(0, width, size):
+        some = lanes_from(w, w.name(indices), width, start, size, "i8")
+        parts.append(w.op(f'llvm.call_intrinsic "{sizes[size]}"({whole}, {some}) : ({text}, {text}) -> {text}'))
+    return joined_lanes(w, parts, size, width, "i8")
 
 
 _COMBINE = {"add": "add", "mul": "mul", "and_": "and", "or_": "or", "xor": "xor"}

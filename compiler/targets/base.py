@@ -324,6 +324,7 @@ class Target:
         capabilities: those of `FEATURES` that it has; see `supports`.
         intrinsics: the LLVM intrinsics that its code generator survives.
         bf16_dots: by the number of sums, the intrinsic that adds two products of bf16 each; see `dot2` of the language.
+        byte_tables: by the number of bytes, the intrinsic that looks up each 16 of them in a table of 16 of their own.
         dots: its sums of four products of 8-bit integers; None where shifts and products compute them.
         lanes: how many threads run in lockstep. Where it is one, LLVM makes vectors of loops.
         vector_bits: the widest vector register of one thread.
@@ -359,6 +360,7 @@ class Target:
     capabilities: frozenset[str]
     intrinsics: Intrinsics = field(hash=False, repr=False)
     bf16_dots: Mapping[int, str] = field(default_factory=dict, hash=False, repr=False)
+    byte_tables: Mapping[int, str] = field(default_factory=dict, hash=False, repr=False)
     dots: DotOperations | None = field(default=None, hash=False, repr=False)
     lanes: int = 1
     vector_bits: int = 128

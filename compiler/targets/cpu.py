@@ -191,6 +191,13 @@ def _x86_dots(flags: frozenset[str]) -> DotOperations:
     return DotOperations(lanes=tuple(pairs), pairs=pairs)
 
 
+def _x86_tables(flags: frozenset[str]) -> dict[int, str]:
+    """`vpshufb`, which looks up each 16 bytes in a table of their own."""
+    tables = {16: ("ssse3", "llvm.x86.ssse3.pshuf.b.128"), 32: ("avx2", "llvm.x86.avx2.pshuf.b")}
+    tables[64] = ("avx512bw", "llvm.x86.avx512.pshuf.b.512")
+    return {size: intrinsic for size, (flag, intrinsic) in tables.items() if flag in flags}
+
+
 def _aarch64_dots(flags: frozenset[str]) -> DotOperations | None:
     """`sdot` and `udot`, and `usdot` where there are matrix products of bytes."""
     if "asimddp" not in flags:
@@ -230,6 +237,7 @@ def _x86(name: str, flags: frozenset[str], identity: str = "") -> Target:
         capabilities=frozenset(capabilities),
         intrinsics=INTRINSICS,
         bf16_dots={n: f"llvm.x86.avx512bf16.dpbf16ps.{32 * n}" for n in (4, 8, 16) if "avx512_bf16" in flags},
+        byte_tables=_x86_tables(flags),
         dots=_x86_dots(flags),
         vector_bits=512 if "avx512f" in flags else 256 if "avx2" in flags else 128,
         half_loads_wait="f16c" in capabilities and "f16" not in capabilities,
@@ -254,6 +262,7 @@ def _aarch64(name: str, flags: frozenset[str], identity: str = "") -> Target:
         format=SHARED_OBJECT,
         capabilities=frozenset(capabilities),
         intrinsics=INTRINSICS,
+        byte_tables={16: "llvm.aarch64.neon.tbl1.v16i8"},
         dots=_aarch64_dots(flags),
         vector_bits=128,
         libcalls=LIBCALLS,

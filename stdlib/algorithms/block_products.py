@@ -33,6 +33,7 @@ from .products import WORK
 LANES = 8  # of the sums of a part
 TOGETHER = 4  # rows for which a part is decoded once
 COLUMNS = 8  # rows of blocks that a task takes at a time
+AHEAD = 8192  # bytes from what is read to what is requested: loads of a few bytes keep few lines under way
 
 
 def multiply_blocks(
@@ -57,6 +58,8 @@ def multiply_blocks(
     blocks = w.dim(1) // bytes  # not of the left operand: accesses to the matrix are then known to lie in it
 
     def part_of(j: Index, b: Index, s: int):
+        if s == 0 and not ctx.target.is_gpu:
+            w.prefetch(j, b * bytes + AHEAD)
         return part(lambda at, width: w.load(j, b * bytes + at, width=width), s)
 
     if ctx.target.is_gpu:
