@@ -40,7 +40,7 @@ def strip_rows(results: int, vector_bits: int) -> int:
     most = 14 if vector_bits >= 512 else 6
     if results <= most:
         return max(results, 1)
-    return min(range(most, most // 2, -1), key=lambda rows: -(-results // rows) * (rows + 0.4))
+    return min(range(most, most // 2, -1), key=lambda rows: -(-results // rows) * (rows + 1.2))
 
 
 class _FilterPacking(Rewriting):

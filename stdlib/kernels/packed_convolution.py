@@ -184,11 +184,20 @@ def _by_places(
                 return x.at(start + column + k * product(sizes), width=lanes)
             return x.pointer(*_origin(x)).load(start + column + offsets[k], width=lanes)
 
+        def request(column: Index, first: Index, steps: Index):
+            """Requests what the next panel sees: its lines lie in as many places as there are channels and taps."""
+            for k in range(first, first + steps):
+                place = column + k * product(sizes) if direct else column + offsets[k]
+                for v in unroll(VECTORS):
+                    x.pointer(*_origin(x)).prefetch(start + place + v * lanes)
+
         for s in range(strip_block * height, min((strip_block + 1) * height, each)):
             for first in range(0, depth, DEPTH):
                 steps = min(depth - first, DEPTH)
                 for p in range(ceildiv(columns, width)):
                     left = _first_of(first_column + p * width, total, width)
+                    if s == strip_block * height:
+                        request(first_column + (p + 1) * width, first, steps)
                     _tile(
                         lambda k, v, left=left, first=first: vector(left + v * lanes, first + k),
                         lambda k, i, s=s, first=first: strips[group * each + s, first + k, i],
