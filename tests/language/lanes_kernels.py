@@ -174,6 +174,15 @@ def lookup(o: OutputTensor[X, "n"], table: InputTensor[X, "t"], k: InputTensor[I
         o.store(v.take(k.load(b, width=w)), b)
 
 
+@register("nibbles_of_table")
+def nibbles_of_table(
+    o: OutputTensor[uint8, "2 * n"], table: InputTensor[uint8, "16"], x: InputTensor[uint8, "n"]
+) -> None:
+    """The bytes of a table at the lower halves of 16 bytes, then at the upper ones."""
+    pairs = x.load(0, width=16)
+    o.store(table.load(0, width=16).take((pairs & 15).join(pairs >> 4)), 0)
+
+
 @register("row_sums")
 def row_sums(o: OutputTensor[float32, "n"], m: OutputTensor[uint8, "n"], x: InputTensor[float32, "n 16"]) -> None:
     for i in range(x.dim(0)):

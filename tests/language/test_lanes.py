@@ -78,11 +78,24 @@ def test_moves(kernels: KernelFile, dtype: Any, width: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "instruction"),
+    [("x86-64-v2", "pshufb"), ("x86-64-v3", "vpshufb"), ("x86-64-v4", "vpshufb"), ("aarch64", "tbl")],
+)
+def test_tables_of_sixteen_bytes_are_instructions(kernels: KernelFile, target: str, instruction: str) -> None:
+    """Of two joined vectors of places, too: LLVM sees no permutation there."""
+    given = [(DType.uint8, (16,)), (DType.uint8, (32,))]
+    text = kernels.compile("nibbles_of_table", given, target=target).asm
+    assert len(re.findall(rf"^\t{instruction}\s", text, re.MULTILINE)) in (1, 2)
+    assert not re.search(r"pextrb|umov", text)
+
+
+@pytest.mark.parametrize(
     ("dtype", "index", "width", "size"),
     [
         *((t, np.int64, 8, 8) for t in [*ALL, float8]),
         *((np.float32, t, 8, 16) for t in (np.int8, np.uint8, np.int16, np.uint32, np.uint64)),
         *[(np.uint8, np.uint8, 32, 16), (np.float64, np.int32, 4, 2), (np.int8, np.int16, 16, 512)],
+        *((np.int8, np.uint8, width, size) for width in (2, 16, 64, 128) for size in (2, 8, 16)),
     ],
     ids=str,
 )
