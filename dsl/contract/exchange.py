@@ -38,7 +38,7 @@ class Exchange(IntEnum):
 SLOT_WORDS: Final = ("function", "ranks", "target", "source", "text", "size")
 COUNTED: Final = ("Iallgather", "Ialltoall", "Ibcast", "Isend", "Irecv")  # of MPI 4 they take counts of 64 bits
 RANKS_WORDS: Final = (*COUNTED, "Test", "comm", "byte", "tag", "most", "spins", "limit", "begun", "python", "board")
-BOARD_WORDS: Final = ("begun", "count")
+BOARD_WORDS: Final = ("begun", "count", "vain", "ended")
 
 
 class ExchangeSlot(ctypes.Structure):
@@ -88,10 +88,17 @@ class RanksTable(ctypes.Structure):
 
 
 class BoardRow(ctypes.Structure):
-    """What a rank waits for: the number of the operation, the elements of the op's tensor, and a text up to a zero
-    byte, in which "{}" stands for these elements."""
+    """What a rank waits for.
 
-    _fields_ = (*((name, ctypes.c_int64) for name in BOARD_WORDS), ("text", ctypes.c_char * 496))
+    Fields:
+        begun: the number of the operation.
+        count: the elements of the op's tensor.
+        vain: the number of an operation that will not be, since a rank has ended; that one writes it.
+        ended: whether the program of the rank is over.
+        text: up to a zero byte; "{}" in it stands for the number of elements.
+    """
+
+    _fields_ = (*((name, ctypes.c_int64) for name in BOARD_WORDS), ("text", ctypes.c_char * 480))
 
 
 ROW_SIZE: Final = ctypes.sizeof(BoardRow)

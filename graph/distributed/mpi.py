@@ -3,11 +3,12 @@
 Operations are started without waiting and then tested until they are done, so that a rank notices signals and
 time-outs. Native code does so (see `compiler.runtime.exchanges`), and Python for what is rare. Each rank notes on a
 board in shared memory where it is; a rank that has waited too long reads from it which ranks of its machine have not
-come.
+come. A rank whose program is over ends the waiting of those of its machine that wait for it.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import time
@@ -22,10 +23,11 @@ from ..findings.report_callbacks import EXCHANGE
 from ..loading.launchers import launcher_library
 from .communicator import Alone, Bytes, CollectiveCall
 from .ending import end_all_on_failure, remove_shared_files
-from .failures import different_calls, late_ranks, timeout_of
+from .failures import different_calls, ended_rank, late_ranks, timeout_of
 
 SPINS: Final = 2000  # tests before a rank gives its core to others, where each has a core
 TAG: Final = 7
+END_PAUSE: Final = 0.005  # seconds between two looks at the board of a rank that has ended
 
 
 class Board:
@@ -34,6 +36,7 @@ class Board:
     Attributes:
         rows: by rank of the world, its `BoardRow`; those of other machines have none.
         is_crowded: whether there are more ranks here than cores.
+        communicators: those of this rank, each by its name and what it counts.
     """
 
     def __init__(self, world: MPI.Intracomm) -> None:
@@ -44,10 +47,36 @@ class Board:
         self.window = window  # kept: it owns the memory
         self.rows = {rank: BoardRow.from_buffer(memory, ROW_SIZE * number) for number, rank in enumerate(ranks)}
         self.own = self.rows[world.rank]
-        self.own.begun = self.own.count = 0
+        self.own.begun = self.own.count = self.own.ended = 0
+        self.own.vain = -1
         self.own.text = b""
+        self.communicators: list[tuple[str, RanksTable]] = []
+        self._rank, self._process = world.rank, os.getpid()
         self.is_crowded = here.size > len(os.sched_getaffinity(0))
         here.Barrier()
+
+    def leave(self) -> None:
+        """The program of this rank is over: waits until those of the other ranks are, as MPI does at its end, and ends
+        the waiting of ranks that wait for this one."""
+        if self.own.ended or os.getpid() != self._process:
+            return
+        self.own.ended = 1
+        before: dict[int, int | None] = {}
+        while not all(row.ended for row in self.rows.values()):
+            for rank, row in self.rows.items():
+                waits = self._waits_in_vain(rank)
+                if waits is not None and waits == before.get(rank):  # a row may change while it is read
+                    row.vain = waits
+                before[rank] = waits
+            time.sleep(END_PAUSE)
+
+    def _waits_in_vain(self, rank: int) -> int | None:
+        """The number of the operation in which a rank waits for this one, which does not come to it any more."""
+        known = None if self.rows[rank].ended else self.at(rank)
+        if known is None or str(self._rank) not in known[1].split(","):
+            return None
+        begun = max((table.begun for name, table in self.communicators if name == known[1]), default=0)
+        return known[0] if known[0] > begun else None
 
     def at(self, rank: int) -> tuple[int, str, str] | None:
         """What a rank has begun last: how many operations, the ranks among which, and the signature of the call; None
@@ -77,6 +106,8 @@ class NativeMPI:
         ranks.spins = 1 if board is not None and board.is_crowded else SPINS
         ranks.limit = int((timeout_of() or 0) * 1e9)
         ranks.board = 0 if board is None else ctypes.addressof(board.own)
+        if board is not None:
+            board.communicators.append((owner.name, ranks))
         self.function = self._library.address("ek_mpi_exchange")
         self.table = ctypes.addressof(ranks)
 
@@ -94,13 +125,13 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 
 class MPICommunicator:
-    """A communicator over one of mpi4py's; see `Communicator`."""
+    """A communicator over one of mpi4py's; see `Communicator`. Its `name` says which ranks of the program it has."""
 
     def __init__(self, comm: MPI.Intracomm, board: Board | None, world_ranks: Sequence[int]) -> None:
         self.comm = comm
         self.rank, self.size = comm.rank, comm.size
         self._board, self._world_ranks = board, tuple(world_ranks)
-        self._name = ",".join(map(str, world_ranks))
+        self.name = ",".join(map(str, world_ranks))
         self._itself = Alone()  # keeps what this rank sends to itself
         self._native: NativeMPI | None = None
 
@@ -144,7 +175,7 @@ class MPICommunicator:
 
     def noted(self, signature: str) -> bytes:
         """What this rank notes on the board that waits in a call."""
-        return f"{self._name}|{signature}".encode()[: BoardRow.text.size - 1]
+        return f"{self.name}|{signature}".encode()[: BoardRow.text.size - 1]
 
     def _wait(self, request: MPI.Request, call: CollectiveCall, peer: int | None = None) -> None:
         """Waits until an operation is done.
@@ -164,7 +195,8 @@ class MPICommunicator:
         seconds, start = timeout_of(), time.monotonic()
         while not test():
             time.sleep(0)
-            if seconds is not None and time.monotonic() - start > seconds:
+            is_vain = self._board is not None and self._board.own.vain == ranks.begun
+            if is_vain or (seconds is not None and time.monotonic() - start > seconds):
                 raise self.too_late(call, () if peer is None else (peer,))
 
     def too_late(self, call: CollectiveCall, peers: Sequence[int]) -> EinkornError:
@@ -178,22 +210,33 @@ class MPICommunicator:
             if rank == self.rank or known is None:
                 continue
             number, name, signature = known
-            if name != self._name or number < begun:
+            if name != self.name or number < begun:
                 absent.append(self._world_ranks[rank])
             elif number == begun and not peers and signature != call.signature:
                 op, _, details = signature.partition(" (")
                 other = CollectiveCall(op, details.removesuffix(")"))
                 return different_calls({self._world_ranks[self.rank]: call, self._world_ranks[rank]: other})
+        gone = [rank for rank in absent if self._board is not None and self._board.rows[rank].ended]
+        if gone:
+            return ended_rank(self._world_ranks[self.rank], call, gone)
         return late_ranks(self._world_ranks[self.rank], call, absent, timeout_of())
 
 
 def world_communicator() -> MPICommunicator:
-    """The processes that the launcher has started. From here on an exception that ends one of them ends all."""
+    """The processes that the launcher has started.
+
+    From here on an exception that ends one of them ends all, and so does the end of one that others wait for.
+    """
     comm = MPI.COMM_WORLD
     if comm.size > 1:
         end_all_on_failure(comm)
         remove_shared_files(comm)
-    return MPICommunicator(comm, Board(comm) if comm.size > 1 else None, range(comm.size))
+    board = Board(comm) if comm.size > 1 else None
+    if board is not None:
+        atexit.register(board.leave)
+        key = MPI.Comm.Create_keyval(delete_fn=lambda *_: board.leave())  # MPI's own end may come before that of Python
+        MPI.COMM_SELF.Set_attr(key, board)
+    return MPICommunicator(comm, board, range(comm.size))
 
 
 def over(comm: MPI.Intracomm) -> MPICommunicator:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -280,7 +281,7 @@ class NcclRanks:
 
     def _begin(self, call: CollectiveCall) -> None:
         """Rank 0 makes the identifier, and hands it to the others with the number that the library gave back."""
-        group, unique, comm = self._group, UniqueId(), P()
+        group, unique = self._group, UniqueId()
         data = np.zeros(_CODE.size + ID_SIZE, np.uint8)
         fault = None
         if group.rank == 0:
@@ -294,8 +295,29 @@ class NcclRanks:
         if code := _CODE.unpack(data[: _CODE.size].tobytes())[0]:
             raise fault or self._library.fault("ncclGetUniqueId", code)
         ctypes.memmove(ctypes.addressof(unique), data[_CODE.size :].ctypes.data, ID_SIZE)
-        with self.driver:
-            self._library.call("ncclCommInitRank", ctypes.addressof(comm), group.size, unique, group.rank)
+        self._start(unique, call)
+
+    def _start(self, unique: UniqueId, call: CollectiveCall) -> None:
+        """Makes the communicator, on a thread of its own: the library waits for all ranks, and for ever."""
+        comm, faults, seconds = P(), list[NcclFault](), timeout_of()
+
+        def start() -> None:
+            with self.driver:
+                try:
+                    self._library.call(
+                        "ncclCommInitRank", ctypes.addressof(comm), self._group.size, unique, self._group.rank
+                    )
+                except NcclFault as refused:
+                    faults.append(refused)
+
+        thread = threading.Thread(target=start, name=f"start of {self.name}", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            begun = CollectiveCall(f"the start of {self.name}", call.signature, call.place)
+            raise late_ranks(self._group.ranks[self._group.rank], begun, [], seconds)
+        if faults:
+            raise faults[0]
         self._comm = comm.value
 
     def exchange(self, one: DeviceExchange, stream: int) -> None:

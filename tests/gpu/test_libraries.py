@@ -79,6 +79,13 @@ def test_ranks_by_nccl(tmp_path: Path) -> None:
     assert "passed" in checks(tmp_path, "support.fake_nccl", "check_nccl.py")
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="hip-python is made for x86-64 alone")
+def test_ranks_by_rccl(tmp_path: Path) -> None:
+    fake_libraries.write_hip(tmp_path, fake_hip.NAMES)
+    fake_libraries.write_table(tmp_path / "librccl.so.1", fake_nccl.NAMES)
+    assert "passed" in checks(tmp_path, "support.fake_rccl", "check_nccl.py")
+
+
 def test_reports_of_kernels(cuda: Path) -> None:
     assert "passed" in checks(cuda, "support.fake_cuda", "check_reports.py")
 

@@ -108,6 +108,37 @@ def test_time_outs_of_native_exchanges(tmp_path: Path) -> None:
     assert "rank 1 did not come" in done.stderr and "program.py" in done.stderr
 
 
+GONE = (
+    BEGIN
+    + """
+import sys
+model = session.load(Graph("gone", lambda x: ops.allreduce.sum(x, mesh), [type_of("n")]))
+for _ in range(3):
+    model(np.ones(3, np.float32))
+if own == 1:
+    if sys.argv[1] == "finalize":
+        sys.modules["mpi4py.MPI"].Finalize()
+    sys.exit(int(sys.argv[1] == "status"))
+model(np.ones(3, np.float32))
+print("not reached", flush=True)
+"""
+)
+
+
+@with_mpi
+@pytest.mark.parametrize("how", ["status", "end", "finalize"])
+def test_a_rank_that_ends_is_not_waited_for(how: str, tmp_path: Path) -> None:
+    """By the launcher alone, which does not look at how a process ends."""
+    path = tmp_path / "program.py"
+    path.write_text(GONE)
+    command = [str(Path(sys.executable).with_name("mpiexec")), "-n", "2", sys.executable, str(path), how]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)  # of the 300 s that ranks wait
+    assert done.returncode != 0 and "not reached" not in done.stdout
+    assert "EK0863" in done.stderr and "program.py" in done.stderr, done.stderr
+    assert "rank 0 waits in allreduce.sum (float32, 3 elements" in done.stderr
+    assert "rank 1 has ended without calling it" in done.stderr
+
+
 def test_a_thread_that_waits_for_itself_fails_at_once() -> None:
     def program() -> None:
         mesh = Mesh({"all": 2})

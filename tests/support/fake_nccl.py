@@ -2,6 +2,7 @@
 
 `pytest -p support.fake_nccl` installs both. An operation is a task of its stream: it takes its bytes when its turn
 comes, and is over when all ranks have come. What a real library would not bear is a line of the GPU's `violations`.
+See also `fake_rccl`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from einkorn.graph.distributed.nccl import FUNCTIONS, UniqueId
+from einkorn.graph.driver.gpu_names import NCCL, CollectiveLibrary
 
 from . import fake_cuda
 from .fake_cuda import N, P
@@ -49,15 +51,18 @@ class Comm:
 class FakeNccl:
     """`refused` has, by the name of a function, the number that it gives back, and `async_error` what was found later.
 
-    `missing` are ranks whose operations never begin.
+    `missing` are ranks whose operations never begin, and `absent` those that never come to the start,
+    at which the others wait until `gives_up` says that they do not.
     """
 
-    def __init__(self, gpu: FakeGpu) -> None:
-        self.gpu = gpu
+    def __init__(self, gpu: FakeGpu, about: CollectiveLibrary = NCCL) -> None:
+        self.gpu, self.about = gpu, about
         self.version = 23203
         self.refused: dict[str, int] = {}
         self.async_error = 0
         self.missing: set[int] = set()
+        self.absent: set[int] = set()
+        self.gives_up = False
         self.log: list[tuple[Any, ...]] = []
         self.worlds: dict[bytes, World] = {}
         self.comms: dict[int, Comm] = {}
@@ -77,10 +82,16 @@ class FakeNccl:
         with self.gpu.lock:
             device = self.gpu.current
         with self.came:
+            if rank in self.absent:
+                self.came.wait_for(lambda: self.gives_up, 60)
+                raise Refused(6)
             world = self.worlds.setdefault(bytes(unique.bytes), World(size))
             world.ranks.add(rank)
             self.came.notify_all()
-            assert self.came.wait_for(lambda: len(world.ranks) == size, 60)
+            if not self.came.wait_for(lambda: len(world.ranks) == size or self.gives_up, 60):
+                raise Refused(3)
+            if len(world.ranks) < size:
+                raise Refused(6)
             handle = next(self._numbers)
             self.comms[handle] = Comm(world, rank, device)
             P.from_address(out).value = handle
@@ -213,9 +224,9 @@ def functions(nccl: FakeNccl) -> dict[str, Callable[..., None]]:
 _kept: list[Any] = []
 
 
-def install(gpu: FakeGpu) -> FakeNccl:
-    """Puts the functions behind the `libnccl.so.2` that this process finds."""
-    nccl = FakeNccl(gpu)
+def install(gpu: FakeGpu, about: CollectiveLibrary = NCCL) -> FakeNccl:
+    """Puts the functions behind the library that this process finds, such as `libnccl.so.2`."""
+    nccl = FakeNccl(gpu, about)
 
     def guarded(name: str, does: Callable[..., None]) -> Callable[..., int]:
         def call(*arguments: Any) -> int:
@@ -241,7 +252,7 @@ def install(gpu: FakeGpu) -> FakeNccl:
     ]
     order = list(functions(nccl))
     known.append(ctypes.CFUNCTYPE(P, N)(lambda code: ctypes.addressof(nccl.texts[code]) if code in TEXTS else 0))
-    library = ctypes.CDLL("libnccl.so.2")
+    library = ctypes.CDLL(about.file)
     table = (P * len(NAMES)).in_dll(library, "ek_functions")
     for name, function in zip([*order, "ncclGetErrorString"], known, strict=True):
         table[NAMES.index(name)] = ctypes.cast(function, P).value
