@@ -120,13 +120,18 @@ else:
 
 
 class Target:
-    """What code is compiled for; known at compile time. `shared_memory` is that of one block at most, in bytes."""
+    """What code is compiled for; known at compile time.
+
+    `shared_memory` is that of one block at most, in bytes; `multiprocessors` are those of the largest device of the
+    architecture.
+    """
 
     is_cpu: bool
     is_gpu: bool
     name: str
     vector_bits: int
     shared_memory: int
+    multiprocessors: int
 
     def supports(self, feature: str) -> bool:
         """Whether the target has a feature, as LLVM names it: `ctx.target.supports("avx2")`."""

@@ -8,6 +8,8 @@ is in the cache: they go down a few rows of tiles first.
 Whether rows come in pieces of 16 bytes is tested where a step's tiles are copied. Steps are as long as two blocks at a
 time have shared memory for.
 
+Which tiles these are, and into how many pieces the inner axis is cut where the result has few tiles, says `tile_costs`.
+
 Grids have one axis: the others end at 65535 blocks.
 """
 
@@ -16,13 +18,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dsl import AnyDType, AnyTensor, Bool, Index, Parts, ceildiv, compiled_for, float32, gpu, min, select
+from ...dsl import (
+    AnyDType,
+    AnyTensor,
+    Bool,
+    Index,
+    Parts,
+    ceildiv,
+    compiled_for,
+    float32,
+    gpu,
+    max,
+    min,
+    parallel_for,
+    select,
+    store,
+)
+from .tile_costs import clocks_of, pieces_of
 
 LARGE = (128, 128, 4)  # rows and columns of a tile, and warps
 SMALL = (64, 64, 4)
 FLAT_ROWS = (16, 128, 4)
 PIECE = 16  # bytes that are copied at once
-ENOUGH = 200  # blocks of large tiles that fill a GPU
 BAND = 8  # rows of tiles that are computed next to each other
 
 
@@ -43,13 +60,52 @@ def multiply_by_tiles(
     Args:
         sizes: batches, rows, columns and the length of the inner axis.
     """
-    batches, m, n, _ = sizes
+    batches, m, n, depth = sizes
+    K, _ = _steps()
+    steps = ceildiv(depth, K)
+
+    def tiles(shape: tuple[int, int, int]) -> Index:
+        count: Index = batches * ceildiv(m, shape[0]) * ceildiv(n, shape[1])
+        return count
+
+    def clocks(shape: tuple[int, int, int], pieces: Index) -> Index:
+        return clocks_of((shape[0], shape[1], K), tiles(shape), steps, pieces)
+
+    flat, small = pieces_of(tiles(FLAT_ROWS), steps), pieces_of(tiles(SMALL), steps)
     if m <= FLAT_ROWS[0]:
-        _launch(sizes, a, b, out, transposed, FLAT_ROWS)
-    elif batches * ceildiv(m, LARGE[0]) * ceildiv(n, LARGE[1]) >= ENOUGH:
-        _launch(sizes, a, b, out, transposed, LARGE)
+        _launch_pieces(sizes, a, b, out, transposed, FLAT_ROWS, flat)
+    elif clocks(LARGE, 1) <= clocks(SMALL, small):
+        _launch(sizes, a, b, out, transposed, LARGE, 1)
     else:
-        _launch(sizes, a, b, out, transposed, SMALL)
+        _launch_pieces(sizes, a, b, out, transposed, SMALL, small)
+
+
+def _launch_pieces(
+    sizes: tuple[Index, ...],
+    a: Callable[[Index], AnyTensor],
+    b: Callable[[Index], AnyTensor],
+    out: Callable[[Index], AnyTensor],
+    transposed: bool,
+    shape: tuple[int, int, int],
+    pieces: Index,
+) -> None:
+    """A product whose inner axis is cut into pieces: their sums are added in the order of the axis."""
+    batches, m, n, _ = sizes
+    if pieces == 1:
+        _launch(sizes, a, b, out, transposed, shape, 1)
+    else:
+        sums = gpu.scratch[float32](pieces * batches, m, n)
+        _launch(sizes, a, b, lambda number: sums[number, :, :], transposed, shape, pieces)
+
+        def join(position: Index):
+            batch, row, column = position // (m * n), position // n % m, position % n
+            total = sums[batch, row, column]
+            for piece in range(1, pieces):
+                total += sums[piece * batches + batch, row, column]
+            result = out(batch)
+            store(result, (row, column), total.cast(result.dtype))
+
+        parallel_for(batches * m * n, join)
 
 
 def _launch(
@@ -59,20 +115,23 @@ def _launch(
     out: Callable[[Index], AnyTensor],
     transposed: bool,
     shape: tuple[int, int, int],
+    pieces: Index,
 ) -> None:
+    """out(piece * batches + batch) = the product of a piece of the inner axis, for all pieces and batches."""
     batches, m, n, depth = sizes
     M, N, warps = shape
     K, stages = _steps()
     down, across = ceildiv(m, M), ceildiv(n, N)
+    length = ceildiv(ceildiv(depth, K), pieces)  # steps of a piece
 
     def block():
-        number = gpu.block_idx.x
-        batch = number // (down * across)
-        row, column = _place(number % (down * across), down, across)
-        left, right, result = a(batch), b(batch), out(batch)
+        number = gpu.block_idx.x // (down * across)
+        batch, first = number % batches, number // batches * length
+        row, column = _place(gpu.block_idx.x % (down * across), down, across)
+        left, right, result = a(batch), b(batch), out(number)
         sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
         sb = _right_stages(right.dtype, (stages, K, N), transposed)
-        steps = ceildiv(depth, K)
+        steps = max(min(ceildiv(depth, K) - first, length), 0)
         whole = comes_in_pieces(left) & comes_in_pieces(right)
 
         def copy(k: Index, stage: Index, align: int):
@@ -83,7 +142,7 @@ def _launch(
             else:
                 gpu.copy_async(sb[stage], right.tile(k, column, (K, N), align=align))
 
-        fetch = lambda k, stage: in_pieces(whole, lambda align: copy(k, stage, align))  # noqa: E731
+        fetch = lambda k, stage: in_pieces(whole, lambda align: copy(first + k, stage, align))  # noqa: E731
 
         acc = gpu.tile[float32](M, N)
         group = gpu.commit()
@@ -100,7 +159,7 @@ def _launch(
         group.wait()
         acc.cast(result.dtype).store(result.tile(row, column, (M, N)))
 
-    gpu.launch(block, grid=batches * down * across, block=warps * gpu.warp_size)
+    gpu.launch(block, grid=pieces * batches * down * across, block=warps * gpu.warp_size)
 
 
 def comes_in_pieces(x: AnyTensor) -> Any:

@@ -39,6 +39,11 @@ def target_shared_memory(here: Point, owner: object) -> int:
     return here.evaluator.target.limits.shared_memory
 
 
+@member(TargetValue, "multiprocessors")
+def target_multiprocessors(here: Point, owner: object) -> int:
+    return here.evaluator.target.limits.multiprocessors
+
+
 @method(TargetValue, "supports")
 def target_supports(call: Point, owner: object, feature: object) -> bool:
     if not isinstance(feature, str):
