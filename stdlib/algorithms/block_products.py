@@ -32,6 +32,7 @@ from .products import WORK
 
 LANES = 8  # of the sums of a part
 TOGETHER = 4  # rows for which a part is decoded once
+OF_BLOCK = 8  # parts of a block of 256 elements
 COLUMNS = 8  # rows of blocks that a task takes at a time
 AHEAD = 8192  # bytes from what is read to what is requested: loads of a few bytes keep few lines under way
 
@@ -81,7 +82,7 @@ def _single(
 
     def columns(task: Index):
         for j in range(task * COLUMNS, min((task + 1) * COLUMNS, n)):
-            _row_sums(out, x, 0, j, 1, lambda b, s, j=j: part_of(j, b, s), elements // PART, blocks)
+            _row_sums(out, x, (0, 1), j, lambda b, s, j=j: part_of(j, b, s), elements // PART, blocks)
 
     parallel_for(ceildiv(n, COLUMNS), columns, grain=ceildiv(WORK, COLUMNS * depth + 16))
 
@@ -89,30 +90,60 @@ def _single(
 def _row_sums(
     out: AnyTensor,
     x: tuple[AnyTensor, ...],
-    first: Index,
+    rows: tuple[Index, int],
     j: Index,
-    count: int,
     part: Callable[[Index, int], Part],
     parts: int,
     blocks: Index,
+    least: Callable[[Index], Floating] | None = None,
 ) -> None:
-    """The elements of column j of `count` rows from `first` on; part(b, s) is part s of block b."""
+    """The elements of column j of `rows`, the first one and how many; part(b, s) is part s of block b.
+
+    What is subtracted of `OF_BLOCK` parts is one vector, of blocks that have so many or of least(b).
+    """
+    first, count = rows
     leads: tuple[Any, ...] = ()
     totals: tuple[Any, ...] = ()
+    as_vectors = parts == OF_BLOCK or least is not None
     for r in unroll(count):
         leads = (*leads, unravelled(first + r, out.shape[:-1]))
-        totals = (*totals, (SIMD[float32, 2 * LANES](0), float32(0)))
+        totals = (*totals, (SIMD[float32, 2 * LANES](0), SIMD[float32, OF_BLOCK](0) if as_vectors else float32(0)))
     if parts == 1:
         for pair in range(blocks // 2):
             totals = _added(totals, leads, x, 2 * pair, part(2 * pair, 0), part(2 * pair + 1, 0))
         if blocks % 2 == 1:
             totals = _last_added(totals, leads, x, blocks - 1, part(blocks - 1, 0))
+        if least is not None:
+            for b in range(blocks // OF_BLOCK):
+                totals = _least_added(totals, leads, x, b * OF_BLOCK, least(b))
     else:
         for b in range(blocks):
+            subtracted: tuple[Floating | None, ...] = ()
             for s in unroll(parts // 2):
-                totals = _added(totals, leads, x, b * parts + 2 * s, part(b, 2 * s), part(b, 2 * s + 1))
+                one, next = part(b, 2 * s), part(b, 2 * s + 1)
+                at = b * parts + 2 * s
+                totals = _added(totals, leads, x, at, (one[0], one[1], None), (next[0], next[1], None))
+                subtracted = (*subtracted, one[2], next[2])
+            if subtracted[0] is not None:
+                totals = _least_added(totals, leads, x, b * parts, SIMD[float32, parts](*subtracted))
     for r in unroll(count):
-        store(out, (*leads[r], j), totals[r][0].reduce_add() - totals[r][1])
+        total, less = totals[r]
+        store(out, (*leads[r], j), total.reduce_add() - (less.reduce_add() if as_vectors else less))
+
+
+def _least_added(
+    totals: tuple[tuple[Floating, Floating], ...],
+    leads: tuple[tuple[Index, ...], ...],
+    x: tuple[AnyTensor, ...],
+    at: Index,
+    least: Floating,
+) -> tuple[tuple[Floating, Floating], ...]:
+    """The sums of some rows with what is subtracted of the parts from `at` on."""
+    new: tuple[tuple[Floating, Floating], ...] = ()
+    for r in unroll(len(leads)):
+        total, less = totals[r]
+        new = (*new, (total, fma(least, x[2].load(*leads[r], at, width=OF_BLOCK), less)))
+    return new
 
 
 def _added(
@@ -134,8 +165,8 @@ def _added(
         pair = scales.load(*leads[r], at, width=2)
         total = fma(dot, factors * pair.shuffle(tuple(k // LANES for k in range(2 * LANES))), total)
         if part[2] is not None:
-            less = fma(part[2], sums[(*leads[r], at)], less)
-            less = fma(next[2], sums[(*leads[r], at + 1)], less)
+            # Added together first: two steps of a chain for each pair would take longer than all the rest.
+            less = less + fma(next[2], sums[(*leads[r], at + 1)], part[2] * sums[(*leads[r], at)])
         new = (*new, (total, less))
     return new
 
@@ -193,16 +224,19 @@ def _several(
             return lambda at, s: (
                 digits.load(c, at * PART, width=PART),
                 (factors.load(c, at * LANES, width=LANES),),
-                least[c, at] if has_least else None,
+                least[c, at] if has_least and parts != OF_BLOCK else None,
             )
+
+        def subtracted(c: Index):
+            return (lambda b: least.load(c, b * OF_BLOCK, width=OF_BLOCK)) if has_least and parts == OF_BLOCK else None
 
         whole = m // TOGETHER * TOGETHER
         for i in range(0, whole, TOGETHER):
             for c in range(count):
-                _row_sums(out, x, i, first + c, TOGETHER, decoded(c), 1, depth // PART)
+                _row_sums(out, x, (i, TOGETHER), first + c, decoded(c), 1, depth // PART, subtracted(c))
         for i in range(whole, m):
             for c in range(count):
-                _row_sums(out, x, i, first + c, 1, decoded(c), 1, depth // PART)
+                _row_sums(out, x, (i, 1), first + c, decoded(c), 1, depth // PART, subtracted(c))
 
     parallel_for(ceildiv(n, COLUMNS), columns, grain=ceildiv(WORK, COLUMNS * m * depth + 16))
 
@@ -219,6 +253,6 @@ def _by_element(
 
     def element(task: Index):
         j = task % n
-        _row_sums(out, x, task // n, j, 1, lambda b, s: part_of(j, b, s), elements // PART, blocks)
+        _row_sums(out, x, (task // n, 1), j, lambda b, s: part_of(j, b, s), elements // PART, blocks)
 
     parallel_for(product(out.shape[:-1]) * n, element)

@@ -126,14 +126,14 @@ def _ue4m3(byte: Integral) -> Any:
 
 
 def _scale_and_least(read: Read, s: int) -> Any:
-    """The scale and the subtracted number of a part: six bits each, of twelve bytes behind two float16."""
-    if s < 4:
-        scale, least = read(4 + s, 1) & 63, read(8 + s, 1) & 63
-    else:
-        both = read(8 + s, 1)
-        scale = (both & 15) | ((read(s, 1) >> 6) << 4)
-        least = (both >> 4) | ((read(4 + s, 1) >> 6) << 4)
-    return half(read, 0) * scale.cast(float32), half(read, 2) * least.cast(float32)
+    """The scale and the subtracted number of a part: six bits each, of twelve bytes behind two float16.
+
+    Those of all eight parts are computed as vectors, once for the block.
+    """
+    first, second, both = read(4, 4), read(8, 4), read(12, 4)
+    scales = (first & 63).join((both & 15) | ((first >> 6) << 4))
+    least = (second & 63).join((both >> 4) | ((second >> 6) << 4))
+    return (half(read, 0) * scales.cast(float32))[s], (half(read, 2) * least.cast(float32))[s]
 
 
 def _half_bytes(read: Read, at: int, upper: bool) -> Any:
@@ -157,8 +157,8 @@ def q6_k(read: Read, s: int) -> Any:
     low = _half_bytes(read, s // 4 * 64 + s % 2 * 32, s % 4 >= 2)
     high = ((read(128 + s // 4 * 32, 32) >> (2 * (s % 4))) & 3) << 4
     d = half(read, 208)
-    scales = tuple(d * bitcast(read(192 + 2 * s + k, 1), int8).cast(float32) for k in range(2))
-    return low | high, scales, None
+    scales = d * bitcast(read(192, 16), int8).cast(float32)  # of all parts, as vectors, once for the block
+    return low | high, (scales[2 * s], scales[2 * s + 1]), None
 
 
 # *** what is made of parts ***
