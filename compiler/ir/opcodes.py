@@ -313,9 +313,16 @@ ASSUME_ALIGNED = Opcode(
 )
 ALLOCA = Opcode(
     "alloca",
-    "storage of attrs count elements for the life of the function, or of the block that shares it; attrs zeroed",
+    "storage of attrs count elements for the life of the function, or of the block that shares it; attrs zeroed;"
+    " exchange, where memory is checked: what the compiler's own barriers order",
     results=(POINTER,),
-    attrs={"count": OpAttribute(whole()), "zeroed": OpAttribute(_FLAG), **_ALIGN, **_TRACKED},
+    attrs={
+        "count": OpAttribute(whole()),
+        "zeroed": OpAttribute(_FLAG),
+        "exchange": OpAttribute(one_of(True), required=False),
+        **_ALIGN,
+        **_TRACKED,
+    },
     rule=rules.alloca,
     allocates=True,
     uniform=rules.storage_scope,
@@ -431,9 +438,14 @@ UNIFORM = Opcode(
 BARRIER = Opcode(
     "barrier",
     "waits for the threads of the block; attrs id: which of its barriers, threads: how many, in whole warps;"
-    " an operand is the number of the barrier where it is known at run time only",
+    " an operand is the number of the barrier where it is known at run time only; exchange, where memory is checked: it"
+    " orders nothing but storage with that attribute",
     more=INTEGER,
-    attrs={"id": OpAttribute(whole(0, 16), required=False), "threads": OpAttribute(whole(1, 1025), required=False)},
+    attrs={
+        "id": OpAttribute(whole(0, 16), required=False),
+        "threads": OpAttribute(whole(1, 1025), required=False),
+        "exchange": OpAttribute(one_of(True), required=False),
+    },
     rule=rules.barrier,
     waits=lambda op: Scope.warp if "threads" in op.attrs else Scope.block,
     within="launch",

@@ -50,6 +50,14 @@ WAITING: Final = (
 )
 
 
+class Orders(IntEnum):
+    """What memory a barrier orders: nothing, all of it, or that alone by which the compiler exchanges values."""
+
+    NOTHING = 0
+    ALL = 1
+    EXCHANGE = 2
+
+
 class State(IntEnum):
     """What a thread does; one that waits has its partners. One that spins waits until memory changes."""
 
@@ -75,7 +83,7 @@ class Thread(ctypes.Structure):
         block: its block.
         x, y, z, number, lane, warp: where it is; threads of a cluster are numbered block by block, from a multiple of a
             warp on.
-        own: where memory is checked, whether what it waits for orders memory.
+        own: where memory is checked, an `Orders`: what memory it orders that threads wait.
     """
 
     _fields_ = (

@@ -31,6 +31,7 @@ from ..ir.simulation import (
     THREAD,
     Argument,
     BlockRecord,
+    Orders,
     State,
     Thread,
     of_cluster,
@@ -198,7 +199,7 @@ def suspend(
     key: str = "",
     wanted: str = "",
     vote: str = "",
-    orders: bool = True,
+    orders: Orders = Orders.ALL,
 ) -> None:
     """Waits until the threads of a scope have come to the same place; without a scope, until others had their turn.
 
@@ -207,7 +208,7 @@ def suspend(
         wanted: the name of an i64: the mask of the lanes (of a warp) or the number of threads (of a block) that
             synchronise.
         vote: the name of an i64, 0 or 1, that the others of the warp get to know.
-        orders: whether what the threads did with memory before comes before what they do behind.
+        orders: of what memory all accesses before it come before those behind it.
     """
     if not w.thread:
         raise InternalError(f"{op.name} outside of a launch")
@@ -226,13 +227,13 @@ def suspend(
 
 def spin(w: FunctionWriter, op: Op) -> None:
     """Lets all other threads have their turn."""
-    suspend(w, op, None, orders=False)
+    suspend(w, op, None, orders=Orders.NOTHING)
 
 
 def ballot(w: FunctionWriter, op: Op, flag: str, mask: str = "") -> str:
     """Which synchronised lanes of the warp have the flag, as the bits of an i64; `flag` is the name of this one's
     i1."""
-    suspend(w, op, Scope.warp, wanted=mask, vote=w.op(f"arith.extui {flag} : i1 to i64"), orders=False)
+    suspend(w, op, Scope.warp, wanted=mask, vote=w.op(f"arith.extui {flag} : i1 to i64"), orders=Orders.NOTHING)
     return field(w, "ballot")
 
 
@@ -273,7 +274,7 @@ def exchange(w: FunctionWriter, op: Op, parts: Sequence[str], source: str, mask:
         now = parts[start : start + most]
         for k, part in enumerate(now):
             w.line(f"llvm.store {part}, {w.field(own, 4 * k)} : i32, !llvm.ptr")
-        suspend(w, op, Scope.warp, wanted=mask, orders=False)
+        suspend(w, op, Scope.warp, wanted=mask, orders=Orders.NOTHING)
         places = [w.field(other, SLOT_BYTES + 4 * k) for k in range(len(now))]
         got += [w.op(f"llvm.load {place} : !llvm.ptr -> i32") for place in places]
     return got

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.indices import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ..ir.program import Op, Scope
+from ..ir.simulation import Orders
 from . import coroutines, spins
 from .writer import FunctionWriter, emits
 
@@ -82,7 +83,7 @@ def _divided(w: FunctionWriter, number: str, by: int, type: str, *, rest: bool) 
 def _barrier(w: FunctionWriter, op: Op) -> None:
     threads = op.attrs.get("threads")
     if w.thread and threads is None:
-        coroutines.suspend(w, op, Scope.block)
+        coroutines.suspend(w, op, Scope.block, orders=Orders.EXCHANGE if op.attrs.get("exchange") else Orders.ALL)
         return
     late = w.name(op.operands[0]) if op.operands else None
     if w.thread:  # the places of others are numbers of sites, which are smaller

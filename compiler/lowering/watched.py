@@ -72,6 +72,13 @@ def _order_of(op: Op) -> What:
     return _ORDERS[op.attrs["ordering"]] | _SCOPES.get(op.attrs.get("scope", ""), What(0))
 
 
+def _is_exchange(address: Value) -> bool:
+    """Whether an address lies in storage by which the compiler exchanges values."""
+    while address.maker is not None and address.maker.opcode is OFFSET:
+        address = address.maker.operands[0]
+    return address.maker is not None and bool(address.maker.attrs.get("exchange"))
+
+
 MOST_OWN = 1 << 14  # elements of a thread's own storage that is watched
 
 
@@ -155,6 +162,7 @@ class Watched(WatchedValues):
             return
         if what & What.ATOMIC:
             what |= _order_of(op)
+        what |= What.EXCHANGE if _is_exchange(address) else What(0)
         space = "shared" if address.type.space == "cluster" else address.type.space
         site = self.module.access(op, space)
         bits = self.op(f"arith.constant {int(what)} : i64")

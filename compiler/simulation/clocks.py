@@ -14,7 +14,7 @@ from typing import Final
 from ...dsl.contract import abi, checking
 from ...dsl.contract.checking import COPIES, PLACES, CheckState, What
 from ..ir.llvm_text import NO_ADDRESS, FunctionText, Number
-from ..ir.simulation import FRAME_ALIGNMENT, Argument, BlockRecord, State, Thread, offset
+from ..ir.simulation import FRAME_ALIGNMENT, Argument, BlockRecord, Orders, State, Thread, offset
 
 # An entry of a cell, from the highest bit on: thread + 1 (24 bits), clock (20), site (18), narrow, atomic.
 THREAD_BIT: Final = 40
@@ -325,6 +325,8 @@ def _sync() -> str:
     with f.when(f.compare("eq", of("%thread", "own"), 0)):
         f.leave()
     note_barrier(f, of("%thread", "site"))
+    with f.when(f.compare("eq", of("%thread", "own"), int(Orders.EXCHANGE))):
+        f.leave()
     later = f.add(f.get("clock"), 1)
     f.put("clock", later)
     wanted, key = of("%thread", "wanted"), of("%thread", "key")

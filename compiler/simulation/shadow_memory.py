@@ -231,7 +231,7 @@ def _access() -> str:
             stored = f.load("i64", f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE + _STORE)))
             _found(f, Found.PENDING, stored, me, int(What.WRITE), byte)
             f.leave(0)
-        with f.when(f.both(whole, _wanted(f, looks, Check.RACES), "i1")):
+        with f.when(f.both(whole, _races_wanted(f, looks), "i1")):
             cell = f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE))
             _race(f, cell, number, me, is_atomic, reads, writes, byte)
         empty = f.compare("eq", f.both(flags, f.either(checking.INITIALISED, mine)), 0)
@@ -247,6 +247,12 @@ def _access() -> str:
         f.call("@order", ["ptr %state", f"i64 {number}", "i64 %address", "i64 %what"])
     f.leave(uninitialised.value())
     return f.text()
+
+
+def _races_wanted(f: StateFunction, looks: str) -> str:
+    """Whether races are looked for, in memory that is not for exchanges."""
+    others = f.compare("eq", f.both("%what", What.EXCHANGE), 0)
+    return f.both(others, _wanted(f, looks, Check.RACES), "i1")
 
 
 def _kind(f: StateFunction) -> str:

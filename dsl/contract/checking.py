@@ -39,6 +39,9 @@ class What(IntFlag):
     LOW = 512  # of a byte that two elements share, the lower half alone
     HIGH = 1024
     IN_BLOCK = 2048  # with NARROW: for the threads of a block alone
+    EXCHANGE = (
+        4096  # memory by which the compiler exchanges values, behind barriers of its own: no races are looked for
+    )
 
 
 class Check(IntFlag):

@@ -209,7 +209,7 @@ def shared_buffer(evaluator: Evaluator, dtype: DType, count: int, name: str = ""
     launched, builder = evaluator.launched, evaluator.builder
     assert launched is not None
     type = PointerType(dtype, "shared")
-    attrs: dict[str, Any] = {"count": count, "zeroed": False, "align": 16}
+    attrs: dict[str, Any] = {"count": count, "zeroed": False, "align": 16, **_exchange(evaluator)}
     if evaluator.trial or launched.region is None:
         return builder.one("alloca", [], type, **attrs)
     made = launched.exchanges.get((dtype, count, name))
@@ -247,7 +247,13 @@ def thread_number(call: Point) -> Value:
 
 
 def barrier(call: Point) -> None:
-    call.builder.add("barrier", [])
+    """Threads wait for each other before they use what they exchange; the author's own memory this does not order."""
+    call.builder.add("barrier", [], (), (), **_exchange(call.evaluator))
+
+
+def _exchange(evaluator: Evaluator) -> dict[str, bool]:
+    """The attribute of storage for exchanges and of barriers for it, by which missing barriers of authors are found."""
+    return {"exchange": True} if evaluator.target.checks_memory else {}
 
 
 def moved(call: Point, tile: TileValue, layout: TileLayout) -> TileValue:
