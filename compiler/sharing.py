@@ -29,6 +29,7 @@ from ..dsl.contract.unit import (
 from ..dsl.diagnostics.dataclass import dataclass
 from ..dsl.diagnostics.places import is_shipped
 from ..dsl.types.dtype import DType
+from .reshapes import without_edge_reshapes
 
 # Kernels that compute with a number as with any element, whatever it is. Not those of which a number that is known
 # makes better code: the larger of two, a quotient.
@@ -76,16 +77,17 @@ class _General:
 
 def shared_groups(spec: EntrySpec) -> list[SharedGroup]:
     """The groups of an entry; those that are equal but for numbers take these as arguments."""
-    whole = [_general(spec, group) for group in spec.groups]
+    groups = [without_edge_reshapes(spec, group) for group in spec.groups]
+    whole = [_general(spec, group) for group in groups]
     kinds: dict[tuple[str, int], list[_General]] = {}
     for made in whole:
         kinds.setdefault(made.key, []).append(made)
-    return [_shared(spec, group, kinds[made.key]) for group, made in zip(spec.groups, whole, strict=True)]
+    return [_shared(spec, group, kinds[made.key]) for group, made in zip(groups, whole, strict=True)]
 
 
 def alone(spec: EntrySpec, number: int) -> SharedGroup:
     """A group of an entry that shares no code: kernels may fuse for sizes that are known, and not for others."""
-    return SharedGroup(Numbering(spec, spec.groups[number]))
+    return SharedGroup(Numbering(spec, without_edge_reshapes(spec, spec.groups[number])))
 
 
 def _general(spec: EntrySpec, group: GroupSpec) -> _General:

@@ -8,7 +8,7 @@ a result differs. The strips take as much memory as the filter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ Numbers = tuple[int, ...]
 
 FAMILY: Final = "packed_convolution"
 DTYPES: Final = (DType.float32, DType.float64, DType.int32)
+MORE: Final = 0.04  # of the time of a convolution, for which another one's code is taken
+FEW_LINES: Final = 4  # of a map, which may have few places if one line of it has
 PANEL: Final = 32  # places that may be read behind the last plane; as in the kernels
 
 
@@ -40,7 +42,28 @@ def strip_rows(results: int, vector_bits: int) -> int:
     most = 14 if vector_bits >= 512 else 6
     if results <= most:
         return max(results, 1)
-    return min(range(most, most // 2, -1), key=lambda rows: -(-results // rows) * (rows + 1.2))
+    return min(range(most, most // 2, -1), key=lambda rows: _steps(results, rows))
+
+
+def shared_strip_rows(results: Iterable[int], vector_bits: int) -> dict[int, int]:
+    """As many for each number of results; few different ones, where that costs little, since each has code of its own."""
+
+    def is_near(results: int, rows: int) -> bool:
+        return _steps(results, rows) <= (1 + MORE) * _steps(results, strip_rows(results, vector_bits))
+
+    shared: dict[int, int] = {}
+    left = sorted(set(results))
+    usual = range(1, 1 + max((strip_rows(n, vector_bits) for n in left), default=0))
+    while left:
+        rows = max(usual, key=lambda rows: (sum(is_near(n, rows) for n in left), rows))  # noqa: B023
+        shared |= {n: rows for n in left if is_near(n, rows)}
+        left = [n for n in left if n not in shared]
+    return shared
+
+
+def _steps(results: int, rows: int) -> float:
+    """How long a convolution takes with strips of some rows, in rows; loads of what a tap sees are part of one."""
+    return -(-results // rows) * (rows + 1.2)
 
 
 class _FilterPacking(Rewriting):
@@ -50,15 +73,20 @@ class _FilterPacking(Rewriting):
         super().__init__(ir)
         self.vector_bits = vector_bits
         self.kernel_of = kernel_of
+        self.shared: dict[int, int] = {}  # by results, rows of a strip for maps of many places
         self.held = held_values(ir, computed=True)  # as a filter of integers without its zero point
         self.sources = {value: each for each in ir.nodes for value in each.results}
-        self.packed: dict[int, int] = {}  # by filter, a value of `ir`, that in strips
+        self.packed: dict[tuple[int, int], int] = {}  # by filter, a value of `ir`, and rows, that in strips
 
     def run(self) -> GraphIR:
         """The new graph. Strips stand before all else, so that the bodies of branches and loops may read them."""
-        for item in self.ir.nodes:
-            if isinstance(item, Node) and self._may_pack(item) and item.operands[1] not in self.packed:
-                self.packed[item.operands[1]] = self._strips(item)
+        packed = [item for item in self.ir.nodes if isinstance(item, Node) and self._may_pack(item)]
+        many = (self._of_a_group(item) for item in packed if self._is_small(item) == "no")
+        self.shared = shared_strip_rows(many, self.vector_bits)
+        for item in packed:
+            rows = self._rows(item)
+            if (item.operands[1], rows) not in self.packed:
+                self.packed[item.operands[1], rows] = self._strips(item, rows)
         return super().run()
 
     def rewrite(self, number: int, item: Item) -> None:
@@ -77,9 +105,9 @@ class _FilterPacking(Rewriting):
             shape = self._split_shape(image, out, taps, stride, dilation)
             edges = {"before": before, "after": after}
             (image,) = self.add(self._node("split_places", given | edges, [image], out.with_shape(shape), item))
-        given |= {"groups": parameters["groups"], "rows": self._rows(item), "direct": is_direct}
-        given["small"] = self._is_small(out, self._rows(item))
-        operands = [image, self.packed[filter]]
+        rows = self._rows(item)
+        given |= {"groups": parameters["groups"], "rows": rows, "direct": is_direct, "small": self._is_small(item)}
+        operands = [image, self.packed[filter, rows]]
         return self.replace(item, self.add(self._node("conv_packed", given, operands, out, item)))
 
     def _may_pack(self, node: Node) -> bool:
@@ -101,26 +129,36 @@ class _FilterPacking(Rewriting):
         sizes = zip(self.ir.types[x].shape[2:], self.ir.types[image].shape[2:], before, strict=True)
         return image, before, [padded - size - low for padded, size, low in sizes]
 
+    def _of_a_group(self, node: Node) -> int:
+        """How many results a group of a convolution has."""
+        return int(self.ir.types[node.operands[1]].shape[0]) // int(dict(node.parameters)["groups"])
+
     def _rows(self, node: Node) -> int:
         """How many results a strip of a convolution's filter has."""
-        results = int(self.ir.types[node.operands[1]].shape[0])
-        return strip_rows(results // dict(node.parameters)["groups"], self.vector_bits)
+        small, results = self._is_small(node), self._of_a_group(node)
+        if small == "no":
+            return self.shared[results]
+        if small == "yes" and dict(node.parameters)["groups"] == 1:  # vectors hold results
+            return self.vector_bits // self.ir.types[node.operands[1]].dtype.bits
+        return strip_rows(results, self.vector_bits)
 
     def _is_wide(self, out: Any) -> bool:
         """Whether a result has as many places as a panel."""
         sizes = out.shape[2:]
         return all(isinstance(size, StaticDim) for size in sizes) and prod(map(int, sizes)) >= PANEL
 
-    def _is_small(self, out: Any, rows: int) -> str:
-        """Whether a result has few places, as the kernel says it: an image of any height and width has many.
+    def _is_small(self, node: Node) -> str:
+        """Whether a result has few places, as the kernel says it: an image whose width is any has many.
 
         For a call that decides the code of both ways is compiled, which takes twice as long.
         """
-        sizes = out.shape[2:]
+        sizes = node.out_types[0].shape[2:]
+        known = prod(int(size) for size in sizes if isinstance(size, StaticDim))
         unknown = sum(not isinstance(size, StaticDim) for size in sizes)
         if unknown:
-            return "" if unknown == 1 else "no"
-        return "yes" if prod(map(int, sizes)) <= rows + rows // 2 else "no"
+            return "" if unknown == 1 and known < FEW_LINES else "no"
+        rows = strip_rows(self._of_a_group(node), self.vector_bits)
+        return "yes" if known <= rows + rows // 2 else "no"
 
     def _split_shape(self, image: int, out: Any, taps: Numbers, stride: Numbers, dilation: Numbers) -> list[Any]:
         size = self.types[image].shape[1]
@@ -129,11 +167,11 @@ class _FilterPacking(Rewriting):
             size = size * phases * (places + (taps[t] - 1) * dilation[t] // stride[t])
         return [out.shape[0], size + PANEL]
 
-    def _strips(self, node: Node) -> int:
-        filter, groups, rows = node.operands[1], dict(node.parameters)["groups"], self._rows(node)
+    def _strips(self, node: Node, rows: int) -> int:
+        filter, groups = node.operands[1], dict(node.parameters)["groups"]
         type = self.ir.types[filter]
         assert isinstance(type, TensorType)
-        results, depth = int(type.shape[0]) // groups, prod(int(size) for size in type.shape[1:])
+        results, depth = self._of_a_group(node), prod(int(size) for size in type.shape[1:])
         strips = type.with_shape([groups * -(-results // rows), depth, rows])
         kernel = self.kernel_of(FAMILY, "pack_filter")
         parameters = (("groups", groups),)

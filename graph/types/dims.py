@@ -10,6 +10,7 @@ so that `n%4 + 4*(n//4) == n` falls out.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -367,10 +368,7 @@ class Shape(tuple[Dim, ...]):
     @property
     def num_elements(self) -> Dim:
         """The product of the sizes; 1 for rank 0."""
-        sizes = self.static_dims
-        if len(sizes) == len(self) and (count := math.prod(sizes)) < 1 << 63:
-            return Dim(count)
-        return math.prod(self, start=Dim(1))
+        return _product(self)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -459,3 +457,12 @@ def _joined(first: Sequence[Any], second: Sequence[Any]) -> Shape:
     """The sizes one behind the other: ints, if all are."""
     sizes = (*first, *second)
     return Sizes(sizes) if all(type(each) is int for each in sizes) else Shape(sizes)
+
+
+@functools.lru_cache(4096)
+def _product(shape: Shape) -> Dim:
+    """The number of elements: each pass over a graph requests that of each value, many times."""
+    sizes = shape.static_dims
+    if len(sizes) == len(shape) and (count := math.prod(sizes)) < 1 << 63:
+        return Dim(count)
+    return math.prod(shape, start=Dim(1))
