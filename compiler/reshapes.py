@@ -15,13 +15,22 @@ from ..dsl.contract.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, Gro
 
 def without_edge_reshapes(spec: EntrySpec, group: GroupSpec) -> GroupSpec:
     """A group of an entry that reads and writes its buffers in the shapes in which it computes."""
-    if not any(_is_reshape(node) for node in group.nodes):
+    if not any(is_reshape(node) for node in group.nodes):
         return group
     return _without_first(spec.buffers, _without_last(group))
 
 
-def _is_reshape(node: NodeSpec) -> bool:
+def is_reshape(node: NodeSpec) -> bool:
+    """Whether a node only gives its operand another shape."""
     return node.kernel.schema.move == "reshape"
+
+
+def has_any_shape(buffers: tuple[BufferSpec, ...], operand: Operand) -> bool:
+    """Whether an operand may be seen in any shape of as many elements."""
+    if not isinstance(operand, FromBuffer):
+        return True
+    buffer = buffers[operand.buffer]
+    return buffer.strides is None and not buffer.dtype.is_packed()
 
 
 def _without_last(group: GroupSpec) -> GroupSpec:
@@ -29,7 +38,7 @@ def _without_last(group: GroupSpec) -> GroupSpec:
     while True:
         last = group.root if group.epilogue is None else group.epilogue
         node = group.nodes[last]
-        (source,) = node.inputs if _is_reshape(node) else (None,)
+        (source,) = node.inputs if is_reshape(node) else (None,)
         if not isinstance(source, FromNode) or len(group.nodes[source.node].outputs) != 1:
             return group
         stores = tuple(replace(each, node=source.node) for each in group.stores)
@@ -39,7 +48,7 @@ def _without_last(group: GroupSpec) -> GroupSpec:
         else:
             epilogue = None if source.node == group.root else source.node
             group = replace(group, epilogue=epilogue, stores=stores, moves=moves)
-        group = _without(group, {last: source})
+        group = without_nodes(group, {last: source})
 
 
 def _without_first(buffers: tuple[BufferSpec, ...], group: GroupSpec) -> GroupSpec:
@@ -47,27 +56,24 @@ def _without_first(buffers: tuple[BufferSpec, ...], group: GroupSpec) -> GroupSp
     gone: dict[int, Operand] = {}
     kept = {group.root, group.epilogue, *group.moves}
     for number, node in enumerate(group.nodes):
-        if not _is_reshape(node) or number in kept:
+        if not is_reshape(node) or number in kept:
             continue
         operand = node.inputs[0]
         if isinstance(operand, FromNode):
             operand = gone.get(operand.node, operand)
-        if isinstance(operand, FromNode) or (
-            isinstance(operand, FromBuffer) and buffers[operand.buffer].strides is not None
-        ):
-            continue
-        gone[number] = replace(operand, shape=node.outputs[0][1])
-    return _without(group, gone) if gone else group
+        if not isinstance(operand, FromNode) and has_any_shape(buffers, operand):
+            gone[number] = replace(operand, shape=node.outputs[0][1])
+    return without_nodes(group, gone) if gone else group
 
 
-def _without(group: GroupSpec, gone: dict[int, Operand]) -> GroupSpec:
-    """The group without some nodes, in whose places operands are read."""
+def without_nodes(group: GroupSpec, gone: dict[int, Operand]) -> GroupSpec:
+    """The group without some nodes, in whose places these operands are read."""
     left = [number for number in range(len(group.nodes)) if number not in gone]
     numbers = {number: place for place, number in enumerate(left)}
 
     def operand(each: Operand) -> Operand:
-        if isinstance(each, FromNode):
-            each = gone.get(each.node, each)
+        while isinstance(each, FromNode) and each.node in gone:
+            each = gone[each.node]
         return replace(each, node=numbers[each.node]) if isinstance(each, FromNode) else each
 
     nodes = (group.nodes[number] for number in left)

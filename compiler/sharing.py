@@ -29,6 +29,7 @@ from ..dsl.contract.unit import (
 from ..dsl.diagnostics.dataclass import dataclass
 from ..dsl.diagnostics.places import is_shipped
 from ..dsl.types.dtype import DType
+from .common_axes import over_common_axes
 from .reshapes import without_edge_reshapes
 
 # Kernels that compute with a number as with any element, whatever it is. Not those of which a number that is known
@@ -77,7 +78,7 @@ class _General:
 
 def shared_groups(spec: EntrySpec) -> list[SharedGroup]:
     """The groups of an entry; those that are equal but for numbers take these as arguments."""
-    groups = [without_edge_reshapes(spec, group) for group in spec.groups]
+    groups = [_without_reshapes(spec, group) for group in spec.groups]
     whole = [_general(spec, group) for group in groups]
     kinds: dict[tuple[str, int], list[_General]] = {}
     for made in whole:
@@ -87,7 +88,12 @@ def shared_groups(spec: EntrySpec) -> list[SharedGroup]:
 
 def alone(spec: EntrySpec, number: int) -> SharedGroup:
     """A group of an entry that shares no code: kernels may fuse for sizes that are known, and not for others."""
-    return SharedGroup(Numbering(spec, without_edge_reshapes(spec, spec.groups[number])))
+    return SharedGroup(Numbering(spec, _without_reshapes(spec, spec.groups[number])))
+
+
+def _without_reshapes(spec: EntrySpec, group: GroupSpec) -> GroupSpec:
+    """A group with as few reshapes as may be, which compute with sizes that code cannot share."""
+    return over_common_axes(spec, without_edge_reshapes(spec, group))
 
 
 def _general(spec: EntrySpec, group: GroupSpec) -> _General:
