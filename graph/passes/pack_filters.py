@@ -46,7 +46,7 @@ def strip_rows(results: int, vector_bits: int) -> int:
 
 
 def shared_strip_rows(results: Iterable[int], vector_bits: int) -> dict[int, int]:
-    """As many for each number of results; few different ones, where that costs little, since each has code of its own."""
+    """As many for each number of results; few different ones where that costs little, since each has its own code."""
 
     def is_near(results: int, rows: int) -> bool:
         return _steps(results, rows) <= (1 + MORE) * _steps(results, strip_rows(results, vector_bits))
@@ -55,7 +55,7 @@ def shared_strip_rows(results: Iterable[int], vector_bits: int) -> dict[int, int
     left = sorted(set(results))
     usual = range(1, 1 + max((strip_rows(n, vector_bits) for n in left), default=0))
     while left:
-        rows = max(usual, key=lambda rows: (sum(is_near(n, rows) for n in left), rows))  # noqa: B023
+        rows = max(usual, key=lambda rows: (sum(is_near(n, rows) for n in left), rows))
         shared |= {n: rows for n in left if is_near(n, rows)}
         left = [n for n in left if n not in shared]
     return shared

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.passes.pack_filters import strip_rows
+from einkorn.graph.passes.pack_filters import shared_strip_rows, strip_rows
 from einkorn.graph.types.layouts import ConvInputLayout, FilterLayout
 
 Array = np.ndarray[Any, Any]
@@ -145,6 +145,41 @@ def test_filters_and_matrices_of_branches_are_packed() -> None:
 )
 def test_strips_have_few_rows_in_vain(results: int, bits: int, rows: int) -> None:
     assert strip_rows(results, bits) == rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "bits"),
+    [
+        ({1: 1}, 512),
+        ({24: 12, 48: 12, 96: 12, 120: 12}, 512),
+        ({16: 8, 32: 8, 64: 8, 88: 8}, 512),
+        ({48: 6, 24: 6}, 256),
+    ],
+)
+def test_strips_are_alike_where_that_costs_little(rows: dict[int, int], bits: int) -> None:
+    assert shared_strip_rows(rows, bits) == rows
+
+
+def test_one_filter_over_maps_of_few_and_of_many_places() -> None:
+    """Its results lie side by side in vectors for the one, and its strips are of other rows for the other."""
+    rng = np.random.default_rng(3)
+    filter = rng.standard_normal((24, 8, 3, 3)).astype(np.float32)
+    few, many = (rng.standard_normal((2, 8, n, n)).astype(np.float32) for n in (3, 20))
+
+    def forward(*images: Any) -> Any:
+        weight = ops.constant(filter, DType.float32, DeviceRef.CPU())
+        return tuple(
+            ops.conv2d(
+                x, weight, padding=(1, 1, 1, 1), input_layout=ConvInputLayout.NCHW, filter_layout=FilterLayout.FCRS
+            )
+            for x in images
+        )
+
+    types = [TensorType(DType.float32, x.shape, DeviceRef.CPU()) for x in (few, many)]
+    model = InferenceSession(devices=[CPU()]).load(Graph("few", forward, input_types=types))
+    for x, result in zip((few, many), model.execute(few, many), strict=True):
+        exact = reference(x, filter, (1, 1), (1, 1), [(1, 1), (1, 1)], 1)
+        assert np.abs(result.to_numpy() - exact).max() <= 1e-5 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize(
