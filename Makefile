@@ -95,8 +95,10 @@ test-gpu: $(READY)  ## the tests on a GPU of this machine, then its figures; wan
 ops-speed: $(READY)  ## time the ops of graphs beside NumPy, PyTorch, ONNX Runtime, JAX; writes docs/ops-speed.md
 	$(BIN)/python benchmarks/ops.py --update
 
-collectives-speed: callers  ## time collectives between two processes beside mpi4py and gloo
+collectives-speed: callers  ## time collectives between two processes beside mpi4py and gloo, layers and sentences on two ranks, tasks of Dask and Ray; measure the memory of ranks
 	$(BIN)/python benchmarks/collectives.py
+	$(BIN)/python benchmarks/ranks_speed.py
+	$(BIN)/python benchmarks/ranks_memory.py
 
 gpu-code: $(READY)  ## count the machine code of ops next to that of Triton for GPUs that need not be here; writes docs/gpu-code.md
 	$(BIN)/python benchmarks/gpu_code.py --update

@@ -62,6 +62,7 @@ from .c_names import CODE, CNames, check_name, function_name, names_of_outputs
 from .export_messages import MessageTable, refused, shown_place
 from .exported_weights import StoredWeight, lay_out, write_weights
 from .graph_package import write_graph_package
+from .weights import without_unread
 
 _log = logging.getLogger("einkorn.export")
 
@@ -96,6 +97,12 @@ class ExportOptions:
             flag_of("threads", threads),
             flag_of("debug", debug),
         )
+
+    def of_file(self, path: object) -> ExportOptions:
+        """The same with the targets of a file: a package has code for the level of this machine when none is named."""
+        if self.targets or not str(path).endswith(PACKAGE):
+            return self
+        return replace(self, targets=tuple(target.name for target in named_targets(("host",))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +163,7 @@ def export_models(
     target = Path(path_of("path", path, CODE))
     if header is not None:
         header = path_of("header", header, CODE)
-    models = [_with_texts(model) for model in models]
+    models = [_with_texts(model if options.weights == "given" else _as_read(model)) for model in models]
     if target.suffix == PACKAGE and len(models) == 1:
         one = models[0]
         doors = _doors(one, options)
@@ -241,6 +248,12 @@ def _doors(source: ExportSource, options: ExportOptions) -> list[tuple[str, byte
         _log.warning("the package has no code for C programs: %s", error.message)
         return []
     return doors
+
+
+def _as_read(source: ExportSource) -> ExportSource:
+    """The source without weights that its code does not read, since others were computed of them."""
+    ir, weights = without_unread(source.ir, source.weights)
+    return replace(source, ir=ir, weights=weights)
 
 
 def _with_texts(source: ExportSource) -> ExportSource:

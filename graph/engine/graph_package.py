@@ -110,7 +110,8 @@ def _safetensors(arrays: Mapping[int, Array], order: Sequence[int]) -> tuple[Any
     """The pieces of a file in the safetensors format: its header, then the arrays as bytes under their numbers."""
     places = _places(arrays, order, 0)
     head = header_of({str(number): entry_of(None, (), at, size) for number, at, size in places}, _LINE)
-    return (head, *(np.ascontiguousarray(arrays[number]) for number in order)) if order else ()
+    pieces = (np.ascontiguousarray(arrays[number]).reshape(-1).view(np.uint8) for number in order)
+    return (head, *pieces) if order else ()
 
 
 def _places(arrays: Mapping[int, Array], order: Sequence[int], start: int) -> list[list[int]]:

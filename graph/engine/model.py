@@ -520,7 +520,7 @@ class Model(Rich):
         """
         with shielded():
             from .export import ExportOptions, export_models
-        options = ExportOptions.of(targets, weights, threads, debug)
+        options = ExportOptions.of(targets, weights, threads, debug).of_file(path)
         export_models([self.export_source(options, name, output_names)], path, header=header, options=options)
 
     def export_source(

@@ -12,7 +12,7 @@ from ..ir import External, GraphIR, PreparedValue
 from ..loading.code import LoadedCode
 from ..renumbering import Rewriting
 from .model import Model
-from .weights import aligned_memory, laid_out, storage_of
+from .weights import aligned_memory, laid_out, storage_of, unread_weights
 
 
 def prepared_weights(
@@ -43,7 +43,7 @@ def prepared_weights(
         )
         for weight, result in zip(made_by, results, strict=True):
             computed[id(weight.part)] = laid_out(weight, storage_of(weight, result))
-    unread = _unread(ir) if computed else set[str]()
+    unread = unread_weights(ir) if computed else set[str]()
     for name in unread:
         _release(weights[name])
     return _of_nodes(ir, lambda weight: weights[weight.name] if weight.name in unread else storage(weight))
@@ -51,14 +51,6 @@ def prepared_weights(
 
 def _of_nodes(ir: GraphIR, storage: Callable[[External], Storage]) -> dict[int, Storage]:
     return {number: storage(item) for number, item in enumerate(ir.nodes) if isinstance(item, External)}
-
-
-def _unread(ir: GraphIR) -> set[str]:
-    """The names of the weights that no code of a graph reads."""
-    read = {*ir.outputs, *ir.regions.given(), *(step.value for step in ir.steps)}
-    read.update(value for item in ir.nodes for value in getattr(item, "operands", ()))
-    weights = [item for item in ir.nodes if isinstance(item, External) and not isinstance(item, PreparedValue)]
-    return {item.name for item in weights} - {item.name for item in weights if item.result in read}
 
 
 def _release(storage: Storage) -> None:

@@ -25,7 +25,8 @@ from ..calling.inputs import InputCheck
 from ..driver.buffer import Buffer
 from ..driver.device import ALIGNMENT, Array, Storage
 from ..driver.device_buffer import buffer_class
-from ..ir import External, GraphIR, PreparedValue
+from ..ir import External, GraphIR, Item, PreparedValue
+from ..renumbering import Rewriting
 from ..types.tensor_type import shown
 
 CODE = "EK0433"
@@ -175,3 +176,37 @@ def _missing(ir: GraphIR, node: External, spare: Iterable[str]) -> GraphError:
 
 def _used_at(node: External) -> list[str]:
     return [f"the graph has it since {node.place}"] if node.place else []
+
+
+# *** weights that code does not read ***
+
+
+def unread_weights(ir: GraphIR) -> set[str]:
+    """The names of the weights that no code of a graph reads."""
+    read = {*ir.outputs, *ir.regions.given(), *(step.value for step in ir.steps)}
+    read.update(value for item in ir.nodes for value in getattr(item, "operands", ()))
+    weights = [item for item in ir.nodes if isinstance(item, External) and not isinstance(item, PreparedValue)]
+    return {item.name for item in weights} - {item.name for item in weights if item.result in read}
+
+
+def without_unread(ir: GraphIR, weights: Mapping[int, Storage]) -> tuple[GraphIR, dict[int, Storage]]:
+    """A graph without the weights that no code of it reads, and the storage of the others."""
+    unread = unread_weights(ir)
+    stays = [number for number, item in enumerate(ir.nodes) if not _is_among(item, unread)]
+    return _Leaving(ir, unread).run(), {k: weights[number] for k, number in enumerate(stays) if number in weights}
+
+
+class _Leaving(Rewriting):
+    def __init__(self, ir: GraphIR, unread: set[str]) -> None:
+        super().__init__(ir)
+        self.unread = unread
+
+    def rewrite(self, number: int, item: Item) -> None:
+        if _is_among(item, self.unread):
+            self.changed += 1
+        else:
+            self.keep(item)
+
+
+def _is_among(item: Item, names: set[str]) -> bool:
+    return isinstance(item, External) and not isinstance(item, PreparedValue) and item.name in names

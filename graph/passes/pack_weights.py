@@ -113,10 +113,13 @@ class _WeightPacking(Rewriting):
         if row is None or not isinstance(item, Node):
             return self.keep(item)
         x, matrix, *zeros = item.operands
-        parameters: tuple[tuple[str, object], ...] = ()
-        values = (*self.new((x, *zeros)), self.packed[matrix, row.pack])
+        panels = self.packed[matrix, row.pack]
+        steps = _steps(row, self.ir.types[matrix].dtype)
+        # Code for a machine with other vectors reads these, too: of a package, or of an export.
+        parameters: tuple[tuple[str, object], ...] = (("lanes", int(self.types[panels].shape[2]) // steps // VECTORS),)
+        values = (*self.new((x, *zeros)), panels)
         if row.sums:
-            parameters = (("unsigned", self.ir.types[matrix].dtype is DType.uint8),)
+            parameters = (("unsigned", self.ir.types[matrix].dtype is DType.uint8), *parameters)
             values = (*values, self.packed[matrix, row.sums])
         kernel = self.kernel_of(_family(row), row.few if row.few and self._rows(x) is None else row.packed)
         return self.replace(item, self.add(Node(kernel, parameters, values, item.out_types, (0,), item.place)))
@@ -153,7 +156,7 @@ class _WeightPacking(Rewriting):
         bits = 32 if row.sums else _sum_bits(type.dtype)
         width = VECTORS * self.vector_bits // bits
         columns, depth = int(type.shape[row.columns]), int(type.shape[1 - row.columns])
-        steps = 2 if type.dtype is DType.bfloat16 else row.steps  # in a row of a panel
+        steps = _steps(row, type.dtype)
         panels = type.with_shape([-(-columns // width), -(-depth // steps), steps * width])
         if row.sums:
             sums = dataclasses.replace(type.with_shape([columns]), dtype=DType.int32)
@@ -169,6 +172,11 @@ class _WeightPacking(Rewriting):
 
 def _family(row: PackedProduct) -> str:
     return BYTES_FAMILY if row.sums else FAMILY
+
+
+def _steps(row: PackedProduct, dtype: DType) -> int:
+    """How many steps a row of a panel has."""
+    return 2 if dtype is DType.bfloat16 else row.steps
 
 
 def _sum_bits(dtype: DType) -> int:

@@ -123,9 +123,14 @@ def matmul_8_bits_packed(
     ctx: DeviceContext,
     *,
     unsigned: bool,
+    lanes: int = 0,
 ) -> None:
-    """As `matmul_8_bits` by a matrix in panels, with the sums of its columns; `unsigned` if 128 was subtracted."""
-    _multiply_packed(ctx, out, a, (a_zero, b_zero), panels, sums, 128 if unsigned else 0)
+    """As `matmul_8_bits` by a matrix in panels, with the sums of its columns; `unsigned` if 128 was subtracted.
+
+    Panels have vectors of so many `lanes`; 0 for those of the target.
+    """
+    lanes = lanes or ctx.target.vector_bits // 32
+    _multiply_packed(ctx, out, a, (a_zero, b_zero), panels, sums, lanes, 128 if unsigned else 0)
 
 
 def _multiply_packed(
@@ -135,12 +140,12 @@ def _multiply_packed(
     zeros: tuple[AnyTensor, AnyTensor],
     panels: AnyTensor,
     sums: AnyTensor,
+    lanes: int,
     less: int,
 ) -> None:
     a_zero, b_zero = zeros
     rows = out.shape[:-1]
     depth = a.dim(-1)
-    lanes = ctx.target.vector_bits // 32
     moved = a_zero[()] + (0 if a.dtype == uint8 else 128)
 
     def left(i: Index):

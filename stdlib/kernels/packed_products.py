@@ -54,7 +54,7 @@ PACKED_STEPS = 64  # steps of a panel that are copied in one go
 
 @register("pack_panels", writes_once=True)
 def pack_panels(out: OutputTensor[T, "p k w"], b: InputTensor[T, "d n"]) -> None:
-    """The columns of b in panels of `w`, zeros behind the last one; of bfloat16 two steps in a row."""
+    """The columns of b in panels of `w`, zeros behind the last one; of bfloat16 two steps of a column side by side."""
     _pack(out, b.dim(1), b.dim(0), lambda k, j: b[k, j])
 
 
@@ -66,9 +66,8 @@ def pack_panels_transposed(out: OutputTensor[T, "p k w"], b: InputTensor[T, "n d
 
 def _pack(out: AnyTensor, n: Index, depth: Index, element: Callable[[Index, Index], Numeric]) -> None:
     panels, rows, whole = out.shape
-    steps_in_row = 2 if out.dtype == bfloat16 else 1  # side by side for each column, or one after the other
+    steps_in_row = 2 if out.dtype == bfloat16 else 1
     width = whole // steps_in_row
-    apart, onwards = (1, 2) if is_paired(out.dtype) else (width, 1)
 
     def panel(p: Index):
         columns = min(n - p * width, width)
@@ -82,30 +81,42 @@ def _pack(out: AnyTensor, n: Index, depth: Index, element: Callable[[Index, Inde
                     for s in unroll(steps_in_row):
                         step = (first + k) * steps_in_row + s
                         value = element(step, p * width + j) if step < depth else out.dtype(0)
-                        out[p, first + k, s * apart + j * onwards] = value
+                        out[p, first + k, s + j * steps_in_row] = value
 
     parallel_for(panels, panel, grain=ceildiv(WORK, rows * whole + 16))
 
 
 @register("matmul_packed", writes_once=True, reads={"a": 4})
 def matmul_packed(
-    out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], panels: InputTensor[T, "p k w"], ctx: DeviceContext
+    out: OutputTensor[T, "*s m n"],
+    a: InputTensor[T, "*s m k"],
+    panels: InputTensor[T, "p k w"],
+    ctx: DeviceContext,
+    *,
+    lanes: int = 0,
 ) -> None:
-    """The product of the rows of a with a matrix in panels."""
-    _multiply(ctx, out, a, panels, False)
+    """The product of the rows of a with a matrix in panels of `lanes` in a vector; 0 for those of the target."""
+    _multiply(ctx, out, a, panels, lanes, False)
 
 
 @register("matmul_transposed_packed", writes_once=True, reads={"a": 4})
 def matmul_transposed_packed(
-    out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], panels: InputTensor[T, "p k w"], ctx: DeviceContext
+    out: OutputTensor[T, "*s m n"],
+    a: InputTensor[T, "*s m k"],
+    panels: InputTensor[T, "p k w"],
+    ctx: DeviceContext,
+    *,
+    lanes: int = 0,
 ) -> None:
     """As `matmul_packed`, with the sums of `matmul_transposed`, which are others when there are few rows."""
-    _multiply(ctx, out, a, panels, True)
+    _multiply(ctx, out, a, panels, lanes, True)
 
 
-def _multiply(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTensor, transposed: bool) -> None:
+def _multiply(
+    ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTensor, lanes: int, transposed: bool
+) -> None:
     wide = wide_dtype(out.dtype)
-    lanes = ctx.target.vector_bits // wide.bits
+    lanes = lanes or ctx.target.vector_bits // wide.bits
     rows = out.shape[:-1]
     m, n, depth = product(rows), out.dim(-1), a.dim(-1)
 
@@ -117,11 +128,10 @@ def _multiply(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTenso
 
     def steps(p: Index, k: Index, odd: Index, v: int):
         """A vector of step k + odd, of an even k."""
-        if is_paired(out.dtype):
-            both = panels.load((p, k // 2, 2 * v * lanes), width=2 * lanes).deinterleave()
-            return (both[0] if odd == 0 else both[1]).cast(wide)
-        at, part = (k // 2, odd * VECTORS + v) if out.dtype == bfloat16 else (k + odd, v)
-        return panels.load((p, at, part * lanes), width=lanes).cast(wide)
+        if out.dtype != bfloat16:
+            return panels.load((p, k + odd, v * lanes), width=lanes).cast(wide)
+        both = panels.load((p, k // 2, 2 * v * lanes), width=2 * lanes).deinterleave()
+        return (both[0] if odd == 0 else both[1]).cast(wide)
 
     def right(p: Index, first: Index):
         def vector(k: Index, v: int):
@@ -130,9 +140,9 @@ def _multiply(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTenso
 
         def of_pair(k: Index, v: int):
             """Of a step in panels whose rows have two steps."""
-            at, part = (first + k) // 2, (first + k) % 2 * VECTORS + v
-            panels.prefetch(p, at + AHEAD // 2, part * lanes)
-            return panels.load((p, at, part * lanes), width=lanes).cast(wide)
+            at = (first + k) // 2
+            panels.prefetch(p, at + AHEAD // 2, 2 * v * lanes)
+            return steps(p, 2 * at, (first + k) % 2, v)
 
         def pairs(k: Index, v: int):
             panels.prefetch(p, first // 2 + k + AHEAD, 2 * v * lanes)

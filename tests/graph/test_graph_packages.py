@@ -63,6 +63,30 @@ def test_results_are_those_of_the_model(package: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("targets", [(), ("x86-64-v3",), ("x86-64-v4",)])
+def test_weights_in_panels_for_other_machines(targets: tuple[str, ...], dtype: str, tmp_path: Path) -> None:
+    """Code of the package reads them, and code that is made here for inputs with steps; they are in the file once."""
+    kind, path = DType[dtype], tmp_path / "panels.pkg"
+    weight = np.random.default_rng(0).standard_normal((300, 1024)).astype(kind.to_numpy())
+
+    def product(x: Any) -> Any:
+        return ops.relu(ops.matmul(x, ops.transpose(Weight("w", kind, weight.shape, HOST), 0, 1)) + 1)
+
+    graph = Graph("panels", product, [TensorType(kind, ("n", 1024), HOST)])
+    own = InferenceSession().load(graph, weights_registry={"w": weight})
+    own.export(path, targets=targets)
+    assert path.stat().st_size < 1.1 * weight.nbytes + 200_000
+    loaded = InferenceSession().load(path)
+    for rows in (1, 2, 3, 4, 9, 40):
+        x = np.random.default_rng(rows).standard_normal((rows, 2048)).astype(kind.to_numpy())
+        for part in (x[:, ::2], np.ascontiguousarray(x[:, :1024])):
+            wanted = np.maximum(part.astype(np.float64) @ weight.astype(np.float64).T + 1, 0)
+            for each in (loaded, own):
+                got = each(part)[0].to_numpy().astype(np.float64)
+                np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-3 if dtype == "float32" else 0.5)
+
+
 def test_interpreted_and_checked_sessions(package: Path) -> None:
     expected = model()(inputs(3))[0].to_numpy()
     for session in (InferenceSession(interpret=True), InferenceSession(checks="all")):
