@@ -39,6 +39,7 @@ LEFT_OUT = {
     "column_sum": ("local reads", CDNA),
     "order": ("local reads", (*CDNA, "gfx1100")),
     "atomic-combine[bfloat16]": ("half a register", ("gfx1100",)),
+    "tiles-product_in_float32[float8": ("the other half", ("gfx1100",)),
     "warps parted": ("permutation", TARGETS),
     "matmul": ("private memory", RDNA),
     "example[matrix_multiplication-vectorized]": ("private memory", ("gfx942", "gfx950")),

@@ -176,6 +176,26 @@ FAULTS: Mapping[str, Fault] = {
         (0x70009,),
         r"(?m)^\s*ds_(load|read)_u(8|16)_d16_hi",
     ),
+    "the other half": Fault(
+        "a load of 8 bits from local memory into the lower half of a register clears the upper one",
+        {
+            "rdna3": """
+                f4040080 f8000000           s_load_b64 s[2:3], s[0:1], 0x0
+                bf89fc07                    s_waitcnt lgkmcnt(0)
+                360000ff 0000007f           v_and_b32_e32 v0, 0x7f, v0
+                7e020280                    v_mov_b32_e32 v1, 0
+                7e0402ff 00090000           v_mov_b32_e32 v2, 0x90000
+                7e060287                    v_mov_b32_e32 v3, 7
+                d8780000 00000301           ds_store_b8 v1, v3
+                da880000 02000001           ds_load_u8_d16 v2, v1
+                bf89fc07                    s_waitcnt lgkmcnt(0)
+                dc6a0000 00020201           global_store_b32 v1, v2, s[2:3]
+                bfb00000                    s_endpgm
+            """,
+        },
+        (0,),
+        (0x90007,),
+    ),
     "local reads": Fault(
         "a load from local memory reads for lanes that are off, at whatever address their register holds",
         {
