@@ -127,8 +127,8 @@ def test_a_symbolic_size_differs_from_a_number(compiled: list[str]) -> None:
         np.testing.assert_array_equal(got.to_numpy(), np.cumsum(each * 2, 1))
 
 
-def test_a_reshape_between_axes_keeps_its_sizes(compiled: list[str]) -> None:
-    """A size that is not known would cost a division for each element."""
+def test_reshapes_of_memory_and_between_elementwise_ops_share_code(compiled: list[str]) -> None:
+    """The slices share code, and so do the means and the products of two cuts of the same axes."""
 
     def forward(x: Any) -> Any:
         parts = []
@@ -139,7 +139,16 @@ def test_a_reshape_between_axes_keeps_its_sizes(compiled: list[str]) -> None:
         return parts
 
     x = np.random.default_rng(0).standard_normal((2, 96), np.float32)
-    check(compiled, forward, x, 5)  # the slices share code; the means and products read across the reshape
+    check(compiled, forward, x, 3)
+
+
+def test_a_reshape_between_axes_keeps_its_sizes(compiled: list[str]) -> None:
+    """A size that is not known would cost a division for each element."""
+
+    def forward(x: Any) -> Any:
+        return [ops.mean(ops.reshape(x[:, : n * 6], [2, 4, n * 6 // 4]), axis=2) for n in (8, 16)]
+
+    check(compiled, forward, np.random.default_rng(0).standard_normal((2, 100), np.float32), 2)
 
 
 def test_convolutions_of_several_sizes_share_code_and_scratch(compiled: list[str]) -> None:
