@@ -51,7 +51,7 @@ UNKNOWN = {
     "gfx90a": "v_mfma_",
     "gfx942": "v_mfma_(f64|i32)",
     "gfx950": "v_mfma_(f64|i32)",
-    "gfx1201": r"v_wmma_\w+_[bf]{1,2}8",
+    "gfx1201": r"v_wmma_\w+_(fp|bf)8",
 }
 
 needs_emulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")
