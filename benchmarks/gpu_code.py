@@ -98,8 +98,9 @@ def counted(
         own = between if between is not None and number > 0 else row
         share = Share(own.elements / (blocks * threads), own.itemsize, own.streams)
         if row.per:
-            loop = steady_loop(parts[name], row.per)
-            done = products(loop, row.per)
+            per = "HGMMA" if row.per == "HMMA" and machine.supports("wgmma") else row.per
+            loop = steady_loop(parts[name], per)
+            done = products(loop, per)
             total = max(total, loop.total / done if done else math.inf)
         else:
             total += executed(parts[name], share).total * blocks * threads / row.elements

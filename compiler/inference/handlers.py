@@ -19,6 +19,7 @@ from .language import (
     storage,
     vectors,
     warps,
+    work,
 )
 from .language import scalars as language_scalars
 from .members import context, pointers, scalars, structs, tensor_memory, tensors
@@ -60,4 +61,5 @@ __all__ = [
     "vector_members",
     "vectors",
     "warps",
+    "work",
 ]

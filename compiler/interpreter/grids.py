@@ -146,11 +146,12 @@ def _lanes_of(thread: _Thread) -> int:
 
 def _warps(threads: list[_Thread], count: int) -> list[tuple[list[_Thread], int]]:
     """The threads that wait, warp by warp, with how many a warp has; none if none waits for others of its warp."""
-    lanes = next(filter(None, map(_lanes_of, threads)), 0)
-    warps: dict[int, list[_Thread]] = {}
-    for thread in threads if lanes else ():
-        warps.setdefault(thread.number // lanes, []).append(thread)
-    return [(members, min(lanes, count - number * lanes)) for number, members in warps.items()]
+    warps: dict[tuple[int, int], list[_Thread]] = {}
+    for lanes in dict.fromkeys(filter(None, map(_lanes_of, threads))):  # some wait for four warps
+        for thread in threads:
+            if _lanes_of(thread) in (0, lanes):
+                warps.setdefault((lanes, thread.number // lanes), []).append(thread)
+    return [(members, min(lanes, count - number * lanes)) for (lanes, number), members in warps.items()]
 
 
 def _arrived(warp: list[_Thread], count: int) -> list[_Thread]:

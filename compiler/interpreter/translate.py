@@ -21,7 +21,7 @@ from ...dsl.diagnostics.places import Place
 from ..ir.opcodes import COMPLEX, CONST, ENQUEUE, IRREGULAR, LAUNCH, OPCODES
 from ..ir.program import Location, Op, ProgramFunction, Region, Value, captures, walk
 from ..ir.rules import Form
-from . import async_copies, atomics, grids, matrices, memory, native, reports, scalars, vectors, warps  # noqa: F401  # each registers its own
+from . import async_copies, atomics, grids, group_matrices, matrices, memory, native, reports, scalars, vectors, warps  # noqa: F401  # each registers its own
 from .debugger import KERNEL, debugger, tensor
 from .grids import run_grid
 from .machine import EVALUATORS, Machine, number

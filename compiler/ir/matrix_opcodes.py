@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..targets.products import BY_NAME
 from . import rules
-from .kinds import INTEGER, NUMBER, POINTER, one_of, whole
+from .kinds import ANY, INTEGER, NUMBER, POINTER, one_of, whole
 from .program import OpAttribute, Opcode, Scope
 
 WARP_OF = {
@@ -48,6 +48,64 @@ MULTIPLY_MATRICES = Opcode(
     attrs={"row": OpAttribute(lambda value: isinstance(value, str) and value in BY_NAME), **WARP_OF},
     rule=rules.multiply_matrices,
     waits=lambda op: Scope.warp,
+    uniform=Scope.none,
+    within="launch",
+)
+
+
+def _is_read(value: object) -> bool:
+    """The width of a swizzle in bytes, distances of panels and of eight rows in bytes, whether axes are exchanged."""
+    return isinstance(value, tuple) and len(value) == 4 and value[0] in (32, 64, 128) and value[3] in (False, True)
+
+
+_PLACES = OpAttribute(lambda value: isinstance(value, tuple) and all(type(k) is int and k >= 0 for k in value))
+MULTIPLY_GROUPS = Opcode(
+    "multiply_groups",
+    "pointer and offset of b in shared memory; of a, or as many fragments of it as attrs held says; sums, row by row of"
+    " a lane -> the sums plus the product, which four warps compute together; attrs row: as of `multiply_matrices`;"
+    " columns: of the sums; left, right: how a (none of fragments) and b are read; left_at, right_at: where, in bytes,"
+    " each instruction does; fresh: whether the sums are zeros; waits: whether the sums may be read behind it",
+    (POINTER, INTEGER),
+    more=ANY,
+    gives_more=True,
+    attrs={
+        "row": OpAttribute(lambda value: isinstance(value, str) and value in BY_NAME and BY_NAME[value].of_groups),
+        "columns": OpAttribute(lambda value: type(value) is int and 8 <= value <= 256 and value % 8 == 0),
+        "held": OpAttribute(whole(0, 1 << 10)),
+        "left": OpAttribute(lambda value: value == () or _is_read(value)),
+        "right": OpAttribute(_is_read),
+        "left_at": _PLACES,
+        "right_at": _PLACES,
+        "fresh": OpAttribute(one_of(True, False)),
+        "waits": OpAttribute(one_of(True, False)),
+        "lanes": OpAttribute(one_of(128)),
+        "block": WARP_OF["block"],
+    },
+    rule=rules.multiply_groups,
+    reads=True,
+    waits=lambda op: Scope.block,
+    uniform=Scope.none,
+    within="launch",
+)
+PRODUCT_BEGUN = Opcode(
+    "product_begun",
+    "a product may be under way from here on, until `product_wait`",
+    reads=True,
+    writes=True,
+    convergent=Scope.block,
+    within="launch",
+)
+PRODUCT_WAIT = Opcode(
+    "product_wait",
+    "sums of a product -> the sums, when it has ended; waits until at most the attrs pending newest products are under"
+    " way",
+    more=NUMBER,
+    gives_more=True,
+    attrs={"pending": OpAttribute(whole(0, 8))},
+    rule=rules.product_wait,
+    reads=True,
+    writes=True,
+    convergent=Scope.block,
     uniform=Scope.none,
     within="launch",
 )

@@ -30,7 +30,14 @@ from .kinds import (
     one_of,
     whole,
 )
-from .matrix_opcodes import LOAD_MATRICES, MULTIPLY_MATRICES, TOGETHER
+from .matrix_opcodes import (
+    LOAD_MATRICES,
+    MULTIPLY_GROUPS,
+    MULTIPLY_MATRICES,
+    PRODUCT_BEGUN,
+    PRODUCT_WAIT,
+    TOGETHER,
+)
 from .native_opcodes import CONSTANT_TABLE, EXCHANGE, NATIVE, NATIVE_PURE, POINTER_CAST, PREFETCH
 from .operations import ROWS, OperationRow
 from .program import Op, OpAttribute, Opcode, RegionForm, Scope
@@ -576,7 +583,7 @@ def regular(row: OperationRow) -> Opcode:
 # Those of other files.
 _COPIES = (COPY_ASYNC, COPY_COMMIT, COPY_RING, COPY_ROWS, COPY_WAIT)
 _FURTHER = (ALLOCATE, CONSTANT_TABLE, DYNAMIC_SHARED, LOAD_MATRICES, MULTIPLY_MATRICES, NATIVE, NATIVE_PURE)
-_FURTHER_STILL = (EXCHANGE, POINTER_CAST, PREFETCH, SCRATCH, TOGETHER)
+_FURTHER_STILL = (MULTIPLY_GROUPS, PRODUCT_BEGUN, PRODUCT_WAIT, EXCHANGE, POINTER_CAST, PREFETCH, SCRATCH, TOGETHER)
 _IRREGULAR = tuple(value for value in list(globals().values()) if isinstance(value, Opcode))
 IRREGULAR: dict[str, Opcode] = {opcode.name: opcode for opcode in _IRREGULAR}
 OPCODES: dict[str, Opcode] = IRREGULAR | {row.name: regular(row) for row in ROWS.values()}

@@ -250,6 +250,35 @@ def multiply_matrices(op: Op) -> str | None:
     return None
 
 
+def multiply_groups(op: Op) -> str | None:
+    """Operands of one dtype, sums as results; for each 64 rows and each step along the inner axis one instruction."""
+    held, b = op.attrs["held"], _pointer(op.operands[0])
+    rest = op.operands[2:]
+    left, sums = rest[: held or 2], rest[held or 2 :]
+    if b.space != "shared" or (held == 0) != bool(op.attrs["left"]) or len(left) != (held or 2):
+        return "reads b in shared memory, and a there or in fragments"
+    if not held and (left[0].type != b or left[1].type != INT):
+        return "reads a where no b can lie"
+    if held and any(value.type != SIMDType(b.dtype, 128 // b.dtype.bits) for value in left):
+        return f"multiplies other fragments than those of {b.dtype}"
+    if [value.type for value in sums] != [value.type for value in op.results] or not sums:
+        return "adds to other sums than it gives"
+    if any(not isinstance(value.type, SIMDType) or value.dtype is not DType.float32 for value in sums):
+        return "adds to numbers of float32"
+    lanes, each, steps = sum(value.simd.width for value in sums), op.attrs["columns"] // 2, len(op.attrs["right_at"])
+    count = held or len(op.attrs["left_at"])
+    if lanes % each or count != lanes // each * steps or not steps or (bool(held) and op.attrs["left_at"]):
+        return f"multiplies {count} parts of a and {steps} of b, and has {lanes} sums"
+    return None
+
+
+def product_wait(op: Op) -> str | None:
+    same = [value.type for value in op.operands] == [value.type for value in op.results]
+    if not same or bool(op.operands) == bool(op.attrs["pending"]):
+        return "gives the sums of a product, or leaves some under way"
+    return None
+
+
 def copy_wait(op: Op) -> str | None:
     return "waits for all copies" if op.attrs["what"] == "copy" and op.attrs["pending"] else None
 

@@ -93,6 +93,8 @@ def _barrier(w: FunctionWriter, op: Op) -> None:
         return
     grid = w.target.grid
     assert grid is not None
+    if w.orders_matrices and grid.bulk is not None:
+        w.line(grid.bulk.order.format())
     if op.attrs:
         known = f"arith.constant {op.attrs.get('id', 0)} : i32" if late is None else f"arith.trunci {late} : i64 to i32"
         known = w.op(known)

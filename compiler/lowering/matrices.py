@@ -48,9 +48,9 @@ def _multiply_matrices(w: FunctionWriter, op: Op) -> None:
     if row.form.rows_first:
         _multiply_in_waves(w, op, row)
         return
-    words = [*_words(w, a, row.word, row.elements), *_words(w, b, row.word, row.elements)]
+    words = [*words_of(w, a, row.word, row.elements), *words_of(w, b, row.word, row.elements)]
     element = mlir_type(SIMDType(acc.dtype))
-    sums = _words(w, acc, element, 1)
+    sums = words_of(w, acc, element, 1)
     types = [row.word] * len(words) + [element] * len(sums)
     result = f"!llvm.struct<({', '.join([element] * len(sums))})>"
     name = f'llvm.call_intrinsic "{row.intrinsic}"'
@@ -80,7 +80,7 @@ def _as_word(w: FunctionWriter, value: Value, word: str) -> str:
     return name if own == word else w.op(f"llvm.bitcast {name} : {own} to {word}")
 
 
-def _words(w: FunctionWriter, value: Value, word: str, elements: int) -> list[str]:
+def words_of(w: FunctionWriter, value: Value, word: str, elements: int) -> list[str]:
     """A fragment as registers: as integers of 32 bits, two numbers of 16, or elements."""
     own, name, width = mlir_type(value.simd), w.name(value), value.simd.width
     if word == "f64" and width == 1:

@@ -19,6 +19,7 @@ from ...dsl.contract.kernels import KernelTable
 from ...dsl.contract.unit import Slot
 from ...dsl.diagnostics.dataclass import dataclass
 from ..ir.copy_opcodes import COPY_WAIT
+from ..ir.matrix_opcodes import MULTIPLY_GROUPS
 from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
 from ..ir.program import PointerType, Program, ProgramFunction, has_reports, walk
@@ -33,6 +34,7 @@ from . import (  # noqa: F401  # each family registers what it writes
     control_flow,
     dot_products,
     grids,
+    group_matrices,
     launches,
     matrices,
     memory,
@@ -272,6 +274,7 @@ def _kernel(module: ModuleWriter, function: ProgramFunction) -> str:
         w.ring, w.missed = "%ring", report_rings.missed_at_barriers(function.body)
         params.append(f"{w.ring}: {w.pointer('global')} {{llvm.align = 8 : i64}}")
     w.most_pending = max((op.attrs["pending"] for op in walk(function.body) if op.opcode is COPY_WAIT), default=0)
+    w.orders_matrices = any(op.opcode is MULTIPLY_GROUPS for op in walk(function.body))
     w.region(function.body)
     w.at = ""
     w.line("llvm.return")

@@ -265,6 +265,7 @@ class FunctionWriter:
         self.emit: Emitter | None = None  # instead of `EMITTERS`; see `lowering.spins`
         self.most_pending = 0  # groups of copies that a wait of it leaves under way
         self.bulk: BulkState | None = None  # of a kernel that makes bulk copies
+        self.orders_matrices = False  # whether matrix instructions read what threads have written, behind a barrier
         self.spin_depth = 0  # loops around in which the thread waits for others
 
     # lines

@@ -19,13 +19,25 @@ from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.diagnostics.places import Label
 from ..ir.copy_opcodes import COPY_ASYNC, COPY_COMMIT, COPY_ROWS, COPY_WAIT
+from ..ir.matrix_opcodes import PRODUCT_BEGUN, PRODUCT_WAIT
 from ..ir.opcodes import LAUNCH
 from ..ir.program import Op, Program, ProgramFunction, Region, walk
 from ..targets import Target
 
+_WORDS = {
+    COPY_ASYNC: (
+        "this copy",
+        "begun here",
+        ".wait() on what gpu.copy_async gives, or gpu.commit() and .wait() on the group",
+    ),
+    COPY_COMMIT: ("this group of copies", "made here", ".wait() on it"),
+    PRODUCT_BEGUN: ("this product", "begun here", ".wait() on what gpu.dot_async gives"),
+}
 Ops = frozenset[Op]
 _NONE: Ops = frozenset()
 _BEGIN = (COPY_ASYNC, COPY_ROWS)
+_COPIES = (*_BEGIN, COPY_COMMIT, COPY_WAIT)
+_PRODUCTS = (PRODUCT_BEGUN, PRODUCT_WAIT)
 
 
 @dataclass(frozen=True)
@@ -49,9 +61,15 @@ class _UnderWay:
 
 @dataclass
 class _Kernel:
-    """The walk through one kernel; `most` is how many groups a wait of it leaves at most."""
+    """The walk through one kernel.
+
+    Attributes:
+        most: how many groups a wait of it leaves at most.
+        products: whether it is about products, of which each is a group, and not about copies.
+    """
 
     most: int
+    products: bool = False
     waits: list[Op] = field(default_factory=list)
 
     def region(self, region: Region, state: _UnderWay) -> _UnderWay:
@@ -60,6 +78,10 @@ class _Kernel:
         return state
 
     def op(self, op: Op, state: _UnderWay) -> _UnderWay:
+        if op.opcode in _PRODUCTS:
+            return self.product(op, state) if self.products else state
+        if self.products and op.opcode in _COPIES:
+            return state
         if op.opcode in _BEGIN:
             return _UnderWay(state.open | {op}, state.groups, state.older)
         if op.opcode is COPY_COMMIT:
@@ -74,6 +96,12 @@ class _Kernel:
         for way in ways[1:]:
             ways[0] = ways[0].joined(way)
         return ways[0] if ways else state
+
+    def product(self, op: Op, state: _UnderWay) -> _UnderWay:
+        if op.opcode is PRODUCT_WAIT:
+            return _UnderWay(_NONE, state.groups[: op.attrs["pending"]])
+        groups = (frozenset({op}), *state.groups)
+        return _UnderWay(_NONE, groups[: self.most], state.older.union(*groups[self.most :]))
 
     def loop(self, op: Op, state: _UnderWay) -> _UnderWay:
         """A `for` runs its region any number of times; a `while` ends behind its first one."""
@@ -98,24 +126,24 @@ def tokens(program: Program, target: Target) -> None:
 
 
 def _check(launch: Op, function: ProgramFunction) -> None:
-    ops = [op for op in walk(launch.regions[0]) if op.opcode in (*_BEGIN, COPY_COMMIT, COPY_WAIT)]
-    if not ops:
-        return
-    waits = [op for op in ops if op.opcode is COPY_WAIT]
-    kernel = _Kernel(max([op.attrs["pending"] for op in waits], default=0))
-    left = kernel.region(launch.regions[0], _UnderWay()).all()
-    for op in ops:
-        if op in left:
-            raise _unawaited(op, waits, launch, function)
+    for kinds in (_COPIES, _PRODUCTS):
+        ops = [op for op in walk(launch.regions[0]) if op.opcode in kinds]
+        if not ops:
+            continue
+        waits = [op for op in ops if op.opcode in (COPY_WAIT, PRODUCT_WAIT)]
+        kernel = _Kernel(max([op.attrs["pending"] for op in waits], default=0), kinds is _PRODUCTS)
+        left = kernel.region(launch.regions[0], _UnderWay()).all()
+        for op in ops:
+            if op in left:
+                raise _unawaited(op, waits, launch, function)
 
 
 def _unawaited(op: Op, waits: list[Op], launch: Op, function: ProgramFunction) -> CompileError:
     """The error for a copy or a group that may be under way when its kernel ends."""
-    one = op.opcode in _BEGIN
+    what, begun, wait = _WORDS[_BEGIN[0] if op.opcode in _BEGIN else op.opcode]
     here, *callers = op.location.author()
     lines = [(wait.location.place.line, wait) for wait in waits if wait.location.place.file == here.file]
     behind = [wait for line, wait in sorted(lines, key=lambda pair: pair[0]) if line >= here.line]
-    what = "this copy" if one else "this group of copies"
     labels = []
     if behind:
         last = behind[-1]
@@ -125,12 +153,11 @@ def _unawaited(op: Op, waits: list[Op], launch: Op, function: ProgramFunction) -
         note = f"the last wait behind it is at {last.location.place}"
     else:
         note = f"the kernel that is launched at {launch.location.place} ends without a wait behind it"
-    wait = ".wait() on what gpu.copy_async gives, or gpu.commit() and .wait() on the group" if one else ".wait() on it"
     return CompileError(
         f"{what} may be under way when its kernel ends",
         code="EK0622",
         place=here,
-        labels=(Label(here, "begun here" if one else "made here"), *labels),
+        labels=(Label(here, begun), *labels),
         notes=[note, *(f"called from {place}" for place in callers)],
         op=function.op or None,
         hint=f"call {wait} on every way",

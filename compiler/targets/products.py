@@ -12,6 +12,9 @@ number l of a warp has
     of b     word w: column l // 4, elements from e * (l % 4) + 4 * e * w on
     of acc   row l // 4 + 8 * k, columns 2 * (l % 4) and the next
 
+`wgmma` has the same form of sums, in which warp w of a group has the rows from 16 * w on; its operands lie in shared
+memory, or in registers as those of `mma.sync`. Facts are from "Asynchronous Warpgroup Level Matrix Instructions".
+
 AMD's instructions give a lane one column of the result, and several of its rows. So they are given the columns of b
 first and the rows of a second: what they compute is the transposed result, of which a lane has one row and `run`
 columns.
@@ -81,6 +84,8 @@ class MatrixProduct:
         neighbours: how many elements a lane has of an operand, where the form has rows first.
         scattered: whether the columns of a lane are not neighbours for the instruction.
         arguments: the order in which the intrinsic takes its operands, where they are not a, b, acc.
+        of_groups: whether groups of four warps compute it, from shared memory: `shape` has the least columns then, and
+            `intrinsic` is the instruction's name, with {n} for their number.
     """
 
     name: str
@@ -96,6 +101,7 @@ class MatrixProduct:
     neighbours: int = 0
     scattered: bool = False
     arguments: tuple[str, ...] = ("a", "b", "acc")
+    of_groups: bool = False
 
     @property
     def elements(self) -> int:
@@ -124,6 +130,13 @@ def _mma(
     name = ".".join(filter(None, ("mma.sync", size, str(a), precision)))
     features = ("mma_sync", "bf16_mma", feature)
     return MatrixProduct(name, a, a, acc, shape, features, f"llvm.nvvm.mma.{size}.row.col.{kind}", word, precision)
+
+
+def _wgmma(a: DType, acc: DType, depth: int, kind: str) -> MatrixProduct:
+    """A row of `wgmma.mma_async`, whose sums lie in lanes as those of `mma.sync` do, 16 rows for each warp."""
+    instruction = f"wgmma.mma_async.sync.aligned.m64n{{n}}k{depth}.{kind}"
+    shape = (64, 8, depth)
+    return MatrixProduct(f"wgmma.m64k{depth}.{a}", a, a, acc, shape, ("wgmma",), instruction, "i32", of_groups=True)
 
 
 def _mfma(
@@ -189,6 +202,8 @@ _E4M3, _E5M2, _E4M3_Z, _E5M2_Z = (
 )
 
 PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
+    _wgmma(_F16, _F32, 16, "f32.f16.f16"),
+    _wgmma(_BF16, _F32, 16, "f32.bf16.bf16"),
     _mma(_F16, _F32, (16, 8, 16), "f16_mma", "f32.f32", "vector<2xf16>"),
     _mma(_BF16, _F32, (16, 8, 16), "bf16_mma", "bf16", "i32"),
     _mma(_F32, _F32, (16, 8, 8), "tf32_mma", "tf32", "i32", precision="tf32"),

@@ -91,6 +91,12 @@ class gpu:
         """
 
     @staticmethod
+    def work(tiles: tuple[object, object], order: str = "grouped") -> Any:
+        """The tiles of this block, for grids with fewer blocks than there are tiles: `for row, column in
+        gpu.work((ceildiv(m, M), ceildiv(n, N)))`. Tiles go by bands of eight rows, down each column of a band, or by
+        `"rows"` or `"columns"`; block number b of n takes tiles b, b + n, …."""
+
+    @staticmethod
     def fence(ordering: str = "acq_rel", scope: str = "block") -> None:
         """Puts what this thread has read and written in front of what it does next, as the threads of the scope
         (block, cluster, device, system) see it; `ordering` is acquire, release, acq_rel or seq_cst."""
@@ -108,11 +114,17 @@ class gpu:
         """The elements of `x.tile(i, j, (M, N))`, or of a matrix in shared memory, as a tile, cast to `dtype`."""
 
     @staticmethod
-    def dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
+    def dot(a: object, b: object, acc: object, precision: str = "ieee") -> Any:
         """The tile `acc + a @ b`. `a` and `b` are matrices in shared memory, which `s.transpose()` turns over, or
         tiles, of one dtype; products are added in the dtype of `acc`: float32 for float16, bfloat16 and float32, int32
         for integers, float64 for float64. `precision="tf32"` rounds float32 operands to 10 bits where the target
         multiplies these."""
+
+    @staticmethod
+    def dot_async(a: object, b: object, acc: object, precision: str = "ieee") -> Any:
+        """The product `gpu.dot(a, b, acc, precision)` under way: `.wait()` gives its sums. `acc` may be a product under
+        way; `.wait(pending=1)` waits for all products but the newest one, and gives nothing. Operands in shared memory
+        may be written again when the product has ended and a barrier is behind it, and `acc` is not read any more."""
 
     @staticmethod
     def commit() -> CopyGroup:

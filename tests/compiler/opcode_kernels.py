@@ -206,3 +206,16 @@ def in_bulk(out, x):
 @register("bulk_copies")
 def bulk_copies(out: OutputTensor[float32, "40 68"], x: InputTensor[float32, "40 68"], ctx: DeviceContext) -> None:
     ctx.launch(in_bulk, out, x, grid=2, block=64)
+
+
+def multiplying_in_groups(out, x):
+    tile = gpu.shared[bfloat16](64, 64, layout="dot")
+    gpu.copy_async(tile, x.tile(0, 0, (64, 64))).wait()
+    gpu.barrier()
+    product = gpu.dot_async(tile, tile.transpose(), gpu.tile[float32](64, 64))
+    product.wait().store(out.tile(0, 0, (64, 64)))
+
+
+@register("group_products")
+def group_products(out: OutputTensor[float32, "64 64"], x: InputTensor[bfloat16, "64 64"], ctx: DeviceContext) -> None:
+    ctx.launch(multiplying_in_groups, out, x, grid=1, block=128)

@@ -32,8 +32,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def on_ptx(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(devices, "KINDS", [*devices.KINDS, launching_kind(run_ptx, "sm_80")])
+def on_ptx(monkeypatch: pytest.MonkeyPatch, target: str = "sm_80") -> Any:
+    monkeypatch.setattr(devices, "KINDS", [*devices.KINDS, launching_kind(run_ptx, target)])
     return Accelerator(0)
 
 
@@ -76,6 +76,15 @@ SIZES = ((64, 64, 64), (1, 40, 33), (17, 9, 5), (65, 70, 40), (33, 128, 64), (13
 def test_matmul_in_ptx(monkeypatch: pytest.MonkeyPatch, dtype: Any, m: int, n: int, k: int) -> None:
     a, b = drawn(dtype, m, k), drawn(dtype, k, n)
     check_product(result(on_ptx(monkeypatch), ops.matmul, a, b), a, b)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(65, 70, 40), (130, 72, 8)])
+def test_matmul_of_four_warps_in_ptx(monkeypatch: pytest.MonkeyPatch, m: int, n: int, k: int) -> None:
+    a, b = drawn(BF16, m, k), drawn(BF16, k, n)
+    check_product(result(on_ptx(monkeypatch, "sm_90a"), ops.matmul, a, b), a, b)
+    turned = np.ascontiguousarray(b.T)
+    found = result(on_ptx(monkeypatch, "sm_90a"), lambda x, y: x @ y.transpose(0, 1), a, turned)
+    check_product(found, a, b)
 
 
 @pytest.mark.parametrize("like", ("sm_80", "sm_90a"))
@@ -171,6 +180,11 @@ def attended(device: Any, dtype: Any, name: str, mask: Array | None = None, shap
 @pytest.mark.parametrize("name", ATTENDED)
 def test_attention_in_ptx(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     attended(on_ptx(monkeypatch), BF16 if len(name) % 2 else F16, name)
+
+
+@pytest.mark.parametrize("name", ("square", "causal", "shared heads", "wide"))
+def test_attention_of_four_warps_in_ptx(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    attended(on_ptx(monkeypatch, "sm_90a"), BF16 if len(name) % 2 else F16, name)
 
 
 @pytest.mark.parametrize("name", ("causal", "one query", "wide", "odd"))

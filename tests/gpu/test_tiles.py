@@ -105,7 +105,7 @@ def test_a_simulated_gpu_finds_mistakes(tmp_path: Path, name: str) -> None:
 def test_a_product_is_matrix_instructions() -> None:
     """Of 64 x 32 x 32 by four warps: each has 32 x 16, in two steps of 16."""
     case = next(case for case in CASES if case.name.startswith("tiles-product[bfloat16-64x64x64"))
-    ptx = case.compile("sm_90a").asm
+    ptx = case.compile("sm_80").asm
     loop = ptx[: ptx.rindex("mma.sync")]
     assert len(re.findall(r"mma\.sync\.aligned\.m16n8k16", ptx)) == 8
     assert len(re.findall(r"ldmatrix", loop)) == 6 and "cp.async" in ptx and ".local" not in ptx
@@ -114,6 +114,8 @@ def test_a_product_is_matrix_instructions() -> None:
 def multiplied_by(row: MatrixProduct) -> GpuCase:
     """A product of the dtypes of a row, whose steps are so long that the row takes them."""
     dtype, depth = row.a.to_numpy(), max(row.shape[2], 16)
+    if row.of_groups:
+        return product(dtype, 64, 32, 2 * depth, 1e-2, M=64, N=32, K=depth, stages=2, block=128)
     if row.precision:
         return product(dtype, 32, 32, 2 * depth, 4e-3, op="turned", precision=row.precision)
     of_narrow = "product_in_float32" if row.a.is_float() else "product_of_bytes"
@@ -131,8 +133,11 @@ def test_each_matrix_instruction(row: MatrixProduct) -> None:
     name = next(each for each in GPUS if row.missing(lookup(each)) is None)
     assert f"'row': '{row.name}'" in str(typed_program(case.spec(), lookup(name))), name
     case.check(case.interpret(name), lookup(name).lanes)
-    instruction = "mma.sync" if name.startswith("sm") else f"v_{row.name.partition('.')[0]}_"
-    size = "x".join(map(str, row.shape)) if name.startswith("gfx") else "m{}n{}k{}".format(*row.shape)
+    instruction = (
+        "wgmma" if row.of_groups else "mma.sync" if name.startswith("sm") else f"v_{row.name.partition('.')[0]}_"
+    )
+    m, n, k = (row.shape[0], 32, row.shape[2]) if row.of_groups else row.shape
+    size = f"{m}x{n}x{k}" if name.startswith("gfx") else f"m{m}n{n}k{k}"
     assert re.search(rf"{re.escape(instruction)}\S*{size}", case.compile(name).asm), name
 
 

@@ -14,8 +14,10 @@ from support import (
     gpu_cases_clusters,
     gpu_cases_elements,
     gpu_cases_examples,
+    gpu_cases_groups,
     gpu_cases_library,
     gpu_cases_memory,
+    gpu_cases_persistent,
     gpu_cases_puzzles,
     gpu_cases_tiles,
     gpu_cases_views,
@@ -36,6 +38,8 @@ CASES: tuple[GpuCase, ...] = (
     *gpu_cases_tiles.CASES,
     *gpu_cases_views.CASES,
     *gpu_cases_bulk.CASES,
+    *gpu_cases_groups.CASES,
+    *gpu_cases_persistent.CASES,
 )
 assert len({case.name for case in CASES}) == len(CASES), "two cases have one name"
 
@@ -43,5 +47,5 @@ assert len({case.name for case in CASES}) == len(CASES), "two cases have one nam
 OTHER_ON_SM_75 = (
     *("atomic-combine", "warps shuffle int64", "warps shuffle parts", "warps parted", "collectives", "async copies"),
     *("doubled", "biased", "turned", "order", "running_back", "matmul", "attention", "softmax", "example"),
-    *("tiles", "views", "puzzles", "bulk"),
+    *("tiles", "views", "puzzles", "bulk", "groups", "persistent"),
 )

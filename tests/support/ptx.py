@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from support import ptx_arithmetic, ptx_copies, ptx_matrices, ptx_threads
+from support import ptx_arithmetic, ptx_copies, ptx_groups, ptx_matrices, ptx_threads
 from support.ptx_group import STEPS, Code, Group, Source, Step, written
 from support.ptx_memory import Memory, Slabs
 from support.ptx_numbers import type_of
@@ -40,7 +40,9 @@ from support.ptx_parse import (
 
 __all__ = ["Memory", "PtxError", "Trapped", "run"]
 
-assert ptx_arithmetic and ptx_copies and ptx_matrices and ptx_threads  # their instructions are registered
+assert (
+    ptx_arithmetic and ptx_copies and ptx_groups and ptx_matrices and ptx_threads
+)  # their instructions are registered
 
 THREADS = 8192  # that run at once, in whole blocks
 LOCAL_BYTES = 1 << 26
@@ -190,6 +192,8 @@ def _symbols(ins: Instruction) -> list[str]:
 
 def _outputs(ins: Instruction) -> list[str]:
     """The registers that an instruction writes."""
+    if ins.name == "wgmma":
+        return written(ins.operands[0]) if ins.parts[0] == "mma_async" else []
     if ins.name == "mbarrier":
         return written(ins.operands[0]) if ins.parts[0] == "try_wait" else []
     if ins.ends or not ins.operands or ins.name in ("st", "red", "cp", "fence", "membar", "prefetch", "bar"):
@@ -211,7 +215,8 @@ def _inputs(ins: Instruction) -> list[str]:
         elif isinstance(operand, Address) and isinstance(operand.base, Register):
             collected.append(operand.base.name)
 
-    for operand in ins.operands[1:] if outputs else ins.operands:
+    added = ins.name == "wgmma"  # its first operand is read and written
+    for operand in ins.operands[1:] if outputs and not added else ins.operands:
         registers(operand)
     return collected
 
@@ -304,6 +309,7 @@ class Machine:
         self.local = Slabs("local", self.count, compiled.local_bytes)
         self.copies = ptx_copies.Copies(self.count)
         self.barriers = ptx_copies.Barriers()
+        self.products = ptx_groups.Products(self.count)
         self._specials: dict[str, Any] = {}
         self._registers: dict[str, Any] = {}
         self._lent: set[str] = set()
@@ -470,6 +476,8 @@ class Machine:
             return goes
         if ins.name == "bra":
             goes.append((self._label(ins, ins.operands[-1]), threads))
+        elif ins.name in ("ret", "exit"):
+            self.products.ended(ins, threads)
         elif ins.name == "trap":
             raise Trapped(str(ins.fail(f"{self.name_of(int(threads[0]))} fails")))
         elif ins.name == "brx":
@@ -508,7 +516,13 @@ class Machine:
             raise block.first.fail(
                 f"{self.name_of(int(group.numbers[bad]))} is not in its own mask {int(mask[bad]):#x}"
             )
-        return (mask & ~here[group.take(self.warp_of)]) == 0
+        present = (mask & ~here[group.take(self.warp_of)]) == 0
+        if block.first.name == "wgmma":  # four warps wait for each other
+            missing = np.ones(-(-self.warps // 4), np.int64) * 128
+            fours = group.take(self.warp_of) // 4
+            np.subtract.at(missing, fours, 1)
+            present = present & (missing[fours] == 0)
+        return present
 
     def _barrier(self, ins: Instruction, threads: Any, behind: int) -> list[tuple[int, Any]]:
         if "red" in ins.parts or (ins.name == "bar" and "cta" in ins.parts and "sync" not in ins.parts):

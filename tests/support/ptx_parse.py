@@ -16,7 +16,7 @@ WIDTHS |= {f"{kind}{bits}": bits for kind in "usf" for bits in (8, 16, 32, 64)}
 
 ENDS = {"bra", "brx", "ret", "exit", "trap"}
 BARRIERS = {"bar", "barrier"}  # of a block; `bar.warp` is one of a warp
-OF_A_WARP = {"shfl", "vote", "match", "redux", "elect", "activemask", "mma", "ldmatrix"}
+OF_A_WARP = {"shfl", "vote", "match", "redux", "elect", "activemask", "mma", "ldmatrix", "wgmma"}
 
 
 class PtxError(AssertionError):

@@ -11,17 +11,24 @@ from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, DType
 from ...ir.builder import Builder
 from ...ir.program import Value
+from ...targets.base import Target
 from ..calls.struct_methods import method_of, special
 from ..conversion import coerce
 from ..evaluator import Point
 from ..members.structs import value_attribute
+from ..tiles import layouts
 from ..tiles.operands import laid_out_tensor
-from ..tiles.swizzles import BANKS, LaidOut
+from ..tiles.swizzles import BANKS, PATTERN, LaidOut
 from ..values.compile_time import StructValue
 from ..values.describe import describe
 from ..values.tensors import KernelTensor
 
-__all__ = ["BANKS", "extent", "laid_out"]
+__all__ = ["extent", "laid_out", "pattern_of"]
+
+
+def pattern_of(target: Target) -> int:
+    """After how many bytes the pattern of a layout repeats for a target."""
+    return PATTERN if layouts.has_groups(target) else BANKS
 
 
 def extent(call: Point, layout: object, dtype: DType, sizes: tuple[int, ...]) -> int:

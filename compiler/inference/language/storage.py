@@ -115,7 +115,8 @@ def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]
         text = "a size of gpu.shared[T](...) is known at compile time; this one is not"
         raise call.on(_given(call, late)).error("EK0623", text, hint=hint)
     count = math.prod(args) if layout is None else swizzles.extent(call, layout, dtype, tuple(args))
-    align = max(align, ALIGNMENT) if layout is None else max(align, swizzles.BANKS)
+    pattern = swizzles.pattern_of(call.evaluator.target)
+    align = max(align, ALIGNMENT) if layout is None else max(align, pattern)
     pointer = call.builder.one("alloca", [], PointerType(dtype, "shared"), count=count, zeroed=False, align=align)
     if layout is not None:
         return swizzles.laid_out(call, layout, pointer, tuple(args))

@@ -23,7 +23,7 @@ from ..evaluator import MAX_UNROLL, Evaluator, Point, statement
 from ..recovery import Cascade, poison
 from ..runtime_checks import guard_divisor
 from ..values.aggregates import PLAIN, is_number, parts_of, with_parts
-from ..values.compile_time import LoopRange, Poisoned, Unrolled, is_comptime_number
+from ..values.compile_time import LoopRange, Poisoned, Unrolled, Work, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import NEXT, Absent, Flow, ended
 from ..values.index import BodyIndex
@@ -53,6 +53,8 @@ def for_(here: Point, node: s.For) -> Flow:
     if isinstance(iterable, Unrolled | tuple | BodyIndex):
         values = iterable.values if isinstance(iterable, Unrolled) else items(here, iterable)
         return unrolled(here, node, values)
+    work = iterable if isinstance(iterable, Work) else None
+    iterable = iterable if work is None else work.numbers
     if not isinstance(iterable, LoopRange):
         raise here.on(node.iterable).error(
             "EK0212",
@@ -66,7 +68,8 @@ def for_(here: Point, node: s.For) -> Flow:
     def bind_index(counter: Value) -> None:
         builder = here.builder
         builder.live(builder.counter(counter, low, high))
-        bind(here, node.target, index_of(counter), node.iterable)
+        index = index_of(counter)
+        bind(here, node.target, index if work is None else work.place(index), node.iterable)
 
     if can_leave(node):
         return _for_that_leaves(here, node, low, high, step, bind_index)

@@ -34,6 +34,8 @@ def apply(call: Point, function: Function, operands: Sequence[object], what: str
         hint = "sizes are equal, or one of them is 1: a column (M, 1) or a row (1, N) is repeated"
         raise call.error("EK0651", f"{what} of {texts}: the shapes do not fit", hint=hint)
     layouts.together(call)
+    for tile in tiles:
+        layouts.readable(call, tile)
     layout = _common_layout(call, shape, tiles)
     spread = [_fitted(call, operand, layout) for operand in operands]
     segments = layout.columns.segments
@@ -104,6 +106,7 @@ def _part(call: Point, operand: object, row: int, segment: int, start: int, leng
 def mapped(call: Point, tile: TileValue, function: Callable[[Value, Value, Value], Any]) -> TileValue:
     """The tile of what `function` gives for each element, its row and its column."""
     layouts.together(call)
+    layouts.readable(call, tile)
     builder, layout = call.builder, tile.layout
     first_row, first_column = layouts.first_place(call, layout.rows), layouts.first_place(call, layout.columns)
     parts: list[Any] = []

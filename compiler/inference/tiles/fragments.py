@@ -58,6 +58,10 @@ class _Reader:
             return [self._word(b, step, column) for b in (block, second) for column in range(columns)]
         return [self._word(b, step, column) for column in range(columns) for b in (block, second)]
 
+    def _start(self, block: int) -> int:
+        """The first row of a block, among those of this warp."""
+        return self.axis.offsets[2 * block if self.by_columns else block]
+
     def _by_matrix(self) -> bool:
         """Whether `ldmatrix` reads it: pieces of 16 bytes lie along the inner axis; of 16-bit elements, or across."""
         operand, e = self.operand, self.row.elements
@@ -86,9 +90,9 @@ class _Reader:
         if self.by_columns:
             other, further = further, other
         first, inner = self._first(), builder.imul(further, builder.int_(WORDS * e))
-        first = builder.iadd(first, builder.imul(other, builder.int_(BLOCK * (second - block))))
+        first = builder.iadd(first, builder.imul(other, builder.int_(self._start(second) - self._start(block))))
         assert self.operand.tensor is not None
-        beyond, behind = BLOCK * block, step * self.row.shape[2]
+        beyond, behind = self._start(block), step * self.row.shape[2]
         apart = rows_apart(builder, self.operand.tensor, beyond if along else behind)
         if apart is not None:
             beyond, behind = (0, behind) if along else (beyond, 0)
@@ -113,7 +117,7 @@ class _Reader:
         """The elements of one word, one by one."""
         call, builder, e = self.call, self.call.builder, self.row.elements
         lane = gpu_value(call, "lane_idx")
-        first = builder.iadd(self._first(), builder.int_(BLOCK * block))
+        first = builder.iadd(self._first(), builder.int_(self._start(block)))
         first = builder.iadd(first, builder.idiv(lane, builder.int_(WORDS)))
         inner = builder.imul(builder.irem(lane, builder.int_(WORDS)), builder.int_(e))
         inner = builder.iadd(inner, builder.int_(step * self.row.shape[2] + column * WORDS * e))
@@ -134,7 +138,7 @@ def multiply(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperan
     """`acc + left @ right`, by the instruction of a row."""
     builder, layout = call.builder, acc.layout
     right = right.in_memory(call, "b")
-    in_registers = left.tile is not None and _is_fragment(row, left.tile, layout)
+    in_registers = left.tile is not None and is_fragment(row, left.tile, layout)
     left = left if in_registers else left.in_memory(call, "a")
     m, _, k = row.shape
     high = m // BLOCK
@@ -145,7 +149,7 @@ def multiply(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperan
     for step in range(left.shape[1] // k):
         if in_registers:
             assert left.tile is not None
-            first = [_of_tile(call, left.tile, i, step) for i in range(tall)]
+            first = [of_tile(call, left.tile, i, step) for i in range(tall)]
         else:
             first = _fragments_of_a(readers[0], tall, high, step)
         second = _fragments_of_b(readers[1], wide, step)
@@ -173,12 +177,12 @@ def _fragments_of_b(reader: _Reader, wide: int, step: int) -> list[Value]:
     return made
 
 
-def _is_fragment(row: MatrixProduct, tile: TileValue, layout: TileLayout) -> bool:
+def is_fragment(row: MatrixProduct, tile: TileValue, layout: TileLayout) -> bool:
     """Whether the lanes hold of a tile what they hold of a fragment."""
     return row.elements == 2 and tile.layout.rows == layout.rows and len(tile.layout.columns.digits) == 1
 
 
-def _of_tile(call: Point, tile: TileValue, number: int, step: int) -> Value:
+def of_tile(call: Point, tile: TileValue, number: int, step: int) -> Value:
     """The fragment of `a` that two rows of a tile are."""
     words = [_pair(call, tile, 2 * number + w % 2, 2 * step + w // 2) for w in range(WORDS)]
     return layouts.joined(call.builder, words)

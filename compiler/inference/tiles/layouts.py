@@ -64,6 +64,8 @@ def choose(target: Target, threads: int, shape: tuple[int, int], *, rows: bool =
     if not target.has_grid:
         return _of_cpu(threads, shape)
     warps, form = threads // target.warp_size, lane_form(target)
+    if has_groups(target) and (held := of_groups(warps, shape)) is not None:
+        return held
     grid = (by_rows if rows else balanced)(shape, warps, form.width)
     return of_lanes(form, warps, shape, grid)
 
@@ -94,6 +96,36 @@ def of_lanes(form: LaneForm, warps: int, shape: tuple[int, int], grid: tuple[int
 
 
 _ONE = TileAxis(1, (), (0,))
+GROUP_ROWS, GROUP_WARPS = 64, 4  # of the sums of a group of warps, of which each has 16 of 64 rows
+GROUP_COLUMNS = 256  # at most
+_GROUP = Digit(32, GROUP_WARPS, 16)
+
+
+def has_groups(target: Target) -> bool:
+    """Whether groups of four warps multiply together."""
+    return target.supports("wgmma") and not target.simulates
+
+
+def of_groups(warps: int, shape: tuple[int, int]) -> TileLayout | None:
+    """The layout in which groups of four warps hold what `wgmma` gives them; None where they do not share out rows."""
+    (rows, columns), groups = shape, warps // GROUP_WARPS
+    if warps % GROUP_WARPS or groups & (groups - 1) or not groups or rows % (GROUP_ROWS * groups):
+        return None
+    if columns > GROUP_COLUMNS or (columns % COLUMNS and columns > 1):
+        return None
+    lane_row, lane_column = Digit(4, 8, 1), Digit(1, 4, 2)
+    others = tuple(d for d in (_GROUP, Digit(32 * GROUP_WARPS, groups, rows // groups)) if d.size > 1)
+    own_rows = tuple(first + k for first in range(0, rows // groups, GROUP_ROWS) for k in (0, 8))
+    own_columns = tuple(first + k for first in range(0, columns, COLUMNS) for k in (0, 1))
+    across = TileAxis(columns, (lane_column,), own_columns) if columns > 1 else _ONE
+    return TileLayout(TileAxis(rows, (lane_row, *others), own_rows), across, (lane_column, lane_row, *others))
+
+
+def is_of_groups(layout: TileLayout) -> bool:
+    """Whether groups of four warps hold a tile."""
+    whole = tuple(first + k for first in range(0, 4 * len(layout.rows.offsets) * 8, GROUP_ROWS) for k in (0, 8))
+    alone = layout.columns.digits == (Digit(1, 4, 2),)
+    return _GROUP in layout.rows.digits and alone and layout.rows.offsets == whole
 
 
 def _of_cpu(threads: int, shape: tuple[int, int]) -> TileLayout:
@@ -201,7 +233,26 @@ def together(call: Point, product: str = "", copies: str = "") -> None:
     call.builder.add("together", [], **what)
 
 
-def shared_buffer(evaluator: Evaluator, dtype: DType, count: int, name: str = "") -> Value:
+def give_away(call: Point, sums: TileValue) -> None:
+    """Notes that a product adds to sums: whatever reads them would read them while it does."""
+    launched = call.evaluator.launched
+    if sums.number is None and launched is not None:
+        launched.given_away.update(part.serial for part in sums.parts)
+
+
+def readable(call: Point, value: object) -> None:
+    """Refuses sums that a product has been given.
+
+    Raises:
+        CompileError: EK0622.
+    """
+    launched = call.evaluator.launched
+    if isinstance(value, TileValue) and launched is not None and value.parts[0].serial in launched.given_away:
+        text = "these sums were given to gpu.dot_async, whose product may be under way"
+        raise call.error("EK0622", text, hint="the sums are what .wait() of its token gives")
+
+
+def shared_buffer(evaluator: Evaluator, dtype: DType, count: int, name: str = "", align: int = 16) -> Value:
     """Shared memory of the kernel for what tiles exchange: the same for all exchanges of one dtype, size and name.
 
     It is made where the kernel begins, so that all of the kernel may use it.
@@ -209,7 +260,7 @@ def shared_buffer(evaluator: Evaluator, dtype: DType, count: int, name: str = ""
     launched, builder = evaluator.launched, evaluator.builder
     assert launched is not None
     type = PointerType(dtype, "shared")
-    attrs: dict[str, Any] = {"count": count, "zeroed": False, "align": 16, **_exchange(evaluator)}
+    attrs: dict[str, Any] = {"count": count, "zeroed": False, "align": align, **_exchange(evaluator)}
     if evaluator.trial or launched.region is None:
         return builder.one("alloca", [], type, **attrs)
     made = launched.exchanges.get((dtype, count, name))
@@ -304,6 +355,7 @@ def got(call: Point, tile: TileValue, buffer: Value, layout: TileLayout) -> Tile
 
 def runs(call: Point, tile: TileValue) -> list[tuple[Value, Value, Value]]:
     """What this thread holds, in vectors of neighbours: the row, the first column, and the vector."""
+    readable(call, tile)
     builder, layout = call.builder, tile.layout
     run, found = layout.columns.run, []
     first_row, first_column = first_place(call, layout.rows), first_place(call, layout.columns)

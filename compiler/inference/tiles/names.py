@@ -18,7 +18,7 @@ from ..runtime_checks import guard_start
 from ..values.compile_time import Closure, is_comptime_number
 from ..values.describe import describe
 from ..values.tensors import KernelTensor
-from ..values.tiles import TileLayout, TileValue, TileView
+from ..values.tiles import TileLayout, TileProduct, TileValue, TileView
 from . import access, elementwise, layouts, products, reductions
 from .operands import DotOperand, Transposed
 
@@ -140,6 +140,17 @@ def load(call: Point, view: Any, dtype: Any = None) -> TileValue:
 def dot(call: Point, a: object, b: object, acc: object, precision: object = "ieee") -> TileValue:
     kernel_of(call, "dot()")
     return products.dot(call, a, b, acc, precision)
+
+
+@rule("gpu.dot_async")
+def dot_async(call: Point, a: object, b: object, acc: object, precision: object = "ieee") -> TileProduct:
+    kernel_of(call, "dot_async()")
+    return products.dot_async(call, a, b, acc, precision)
+
+
+@method(TileProduct, "wait")
+def wait(call: Point, owner: TileProduct, pending: object = 0) -> TileValue | None:
+    return products.wait(call, owner, pending)
 
 
 @method(TileValue, "store")

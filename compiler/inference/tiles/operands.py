@@ -17,6 +17,7 @@ from ..values.tensors import KernelTensor, Stored
 from ..values.tiles import TileValue
 from . import layouts
 from .swizzles import (
+    PATTERN,
     LaidOut,
     RowSwizzle,
     is_laid_out,
@@ -77,7 +78,8 @@ class DotOperand:
             return self
         builder = call.builder
         rows, columns = self.shape
-        pointer = layouts.shared_buffer(call.evaluator, self.dtype, rows * columns, name)
+        align = PATTERN if layouts.has_groups(call.evaluator.target) else 16
+        pointer = layouts.shared_buffer(call.evaluator, self.dtype, rows * columns, name, align)
         tensor = laid_out_tensor(call, pointer, self.dtype, (rows, columns), f"operand {name}")
         layouts.barrier(call)
 
@@ -157,21 +159,33 @@ def in_rows(tensor: KernelTensor) -> bool:
 
 
 def laid_out_tensor(call: Point, pointer: Value, dtype: DType, sizes: tuple[int, ...], name: str) -> KernelTensor:
-    """Shared memory laid out for products: by rows, in which a swizzle exchanges pieces if it takes their size."""
+    """Shared memory laid out for products: by rows, in which a swizzle exchanges pieces if it takes their size.
+
+    For products of groups of warps, columns that a swizzle exchanges lie together (`panel`).
+    """
     builder = call.builder
     dims = tuple(builder.int_(size) for size in sizes)
     swizzle = swizzle_of(dtype, sizes[-1])
     if swizzle is None or len(sizes) < 2:
         return Stored(pointer, name, dtype, dims, Role.MUTABLE, fixed=sizes)
 
+    width = swizzle.piece * (swizzle.mask + 1)
+    panel = width if layouts.has_groups(call.evaluator.target) and width < sizes[-1] else 0
+
     def place(builder: Builder, components: tuple[Value, ...]) -> Value:
         *outer, row, column = components
-        total = swizzle.column(builder, row, column)
-        for axis, part in enumerate((*outer, row)):
+        total = builder.int_(0)
+        if panel:
+            number = builder.idiv(column, builder.int_(panel))
+            total = builder.imul(number, builder.int_(sizes[-2] * panel))
+            total = builder.iadd(total, builder.imul(row, builder.int_(panel)))
+            column = builder.irem(column, builder.int_(panel))
+        total = builder.iadd(total, swizzle.column(builder, row, column))
+        for axis, part in enumerate(outer if panel else (*outer, row)):
             total = builder.iadd(total, builder.imul(part, builder.int_(math.prod(sizes[axis + 1 :]))))
         return total
 
-    return LaidOut(place, swizzle, pointer, name, dtype, dims, Role.MUTABLE, fixed=sizes)
+    return LaidOut(place, swizzle, pointer, name, dtype, dims, Role.MUTABLE, fixed=sizes, panel=panel)
 
 
 def swizzle_in(tensor: KernelTensor) -> RowSwizzle | None:

@@ -15,18 +15,52 @@ from ...targets.base import Target
 from ...targets.products import ELEMENTS, MatrixProduct, product_rows
 from ..evaluator import Point
 from ..values.describe import describe
-from ..values.tiles import TileLayout, TileValue
-from . import fragments, layouts, wave_fragments
+from ..values.tiles import TileLayout, TileProduct, TileValue
+from . import fragments, group_products, layouts, wave_fragments
 from .operands import DotOperand
 
 UNROLLED = 4  # steps of the inner axis that are written out
 
 
+MOST_PENDING = 7  # products under way behind a wait
 PRECISIONS = ("ieee", "tf32")
 
 
-def dot(call: Point, a: object, b: object, acc: object, precision: object) -> TileValue:
-    """`acc + a @ b`.
+def dot_async(call: Point, a: object, b: object, acc: object, precision: object) -> TileProduct:
+    """`acc + a @ b`, under way; `acc` may be a product under way.
+
+    Raises:
+        CompileError: as `dot`.
+    """
+    sums = acc.tile if isinstance(acc, TileProduct) else acc
+    made = dot(call, a, b, sums, precision, waits=False)
+    call.locate()
+    call.builder.add("product_begun", [])
+    if isinstance(acc, TileValue):
+        layouts.give_away(call, acc)
+    return TileProduct(made)
+
+
+def wait(call: Point, product: TileProduct, pending: object) -> TileValue | None:
+    """The sums of a product that has ended; with `pending` nothing, while so many products may be under way.
+
+    Raises:
+        CompileError: EK0646, `pending` is not a small number.
+    """
+    if type(pending) is not int or not 0 <= pending <= MOST_PENDING:
+        text = f"pending= is a compile-time number from 0 to {MOST_PENDING}, not {describe(pending)}"
+        raise call.error("EK0646", text, "pending")
+    call.locate()
+    if pending:
+        call.builder.add("product_wait", [], pending=pending)
+        return None
+    tile = product.tile
+    results = call.builder.add("product_wait", tile.parts, [part.type for part in tile.parts], pending=0)
+    return TileValue(tile.dtype, tile.layout, tuple(results))
+
+
+def dot(call: Point, a: object, b: object, acc: object, precision: object, *, waits: bool = True) -> TileValue:
+    """`acc + a @ b`; the sums of one that does not wait may be read behind `product_wait`.
 
     Raises:
         CompileError: EK0653, an operand is none; EK0654, the shapes do not fit; EK0655, nothing multiplies the dtypes.
@@ -34,6 +68,8 @@ def dot(call: Point, a: object, b: object, acc: object, precision: object) -> Ti
     if precision not in PRECISIONS:
         text = f'precision= of gpu.dot is "ieee" or "tf32", not {describe(precision)}'
         raise call.error("EK0655", text, "precision")
+    for given in (a, acc):
+        layouts.readable(call, given)
     if not isinstance(acc, TileValue):
         text = f"the sums of gpu.dot are a tile, not {describe(acc)}"
         raise call.error("EK0653", text, "acc", hint="acc = gpu.tile[float32](M, N)")
@@ -47,12 +83,11 @@ def dot(call: Point, a: object, b: object, acc: object, precision: object) -> Ti
     if acc.number is not None and isinstance(a, TileValue):
         layouts.together(call)
         acc = layouts.moved(call, acc, layouts.layout_for(call, "dot", acc.shape, rows=True))
-    row, why = _row(call.evaluator.target, left.dtype, acc, k, precision)
+    row, why = _row(call.evaluator.target, left, right, acc, precision)
     layouts.together(call, product=why)
     if row is None:
         return _by_elements(call, left, right, acc, "tf32" if precision == "tf32" else left.dtype.name)
-    multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
-    return multiply(call, row, left, right, acc)
+    return _multiply(call, row, left, right, acc, waits)
 
 
 def _check_dtypes(call: Point, a: DType, b: DType, acc: DType) -> None:
@@ -62,16 +97,36 @@ def _check_dtypes(call: Point, a: DType, b: DType, acc: DType) -> None:
         raise call.error("EK0655", text, hint=f"both operands have one dtype, with sums as in: {known}")
 
 
-def _row(target: Target, dtype: DType, acc: TileValue, depth: int, precision: str) -> tuple[MatrixProduct | None, str]:
+def _multiply(
+    call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue, waits: bool
+) -> TileValue:
+    if row.of_groups:
+        return group_products.multiply(call, row, left, right, acc, waits)
+    multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
+    return multiply(call, row, left, right, acc)
+
+
+def _misfit(row: MatrixProduct, acc: TileLayout, left: DotOperand, right: DotOperand) -> str | None:
+    """Why a row does not multiply the operands; None where it does."""
+    depth = left.shape[1]
+    if row.of_groups:
+        return group_products.misfit(row, acc, depth, left, right)
+    misfit = wave_fragments.misfit if row.form.rows_first else fragments.misfit
+    return misfit(row, acc, depth)
+
+
+def _row(
+    target: Target, left: DotOperand, right: DotOperand, acc: TileValue, precision: str
+) -> tuple[MatrixProduct | None, str]:
     """The row that multiplies, None for elements one by one; and in words, which one that is and why none before it."""
     if target.simulates:
         return None, "elements: a simulated GPU multiplies them one by one, so that each access is checked"
+    dtype = left.dtype
     reasons: list[str] = []
     for row in product_rows(dtype, acc.dtype, precision):
         if not target.supports(row.features[0]):
             continue  # of another maker's GPUs
-        misfit = wave_fragments.misfit if row.form.rows_first else fragments.misfit
-        reason = row.missing(target) or misfit(row, acc.layout, depth)
+        reason = row.missing(target) or _misfit(row, acc.layout, left, right)
         if reason is None:
             return row, _in_words(row.name, reasons)
         reasons.append(f"not {row.name}, as {reason}")

@@ -207,5 +207,6 @@ def reduce(call: Point, tile: TileValue, axis: object, monoid: object) -> Any:
             text = f"reduce takes a monoid, or several in a tuple, not {describe(each)}"
             raise call.error("EK0652", text, "monoid", hint="from einkorn.stdlib import Max, Sum; t.reduce(1, Max)")
     layouts.together(call)
+    layouts.readable(call, tile)
     results = [Reduction(call, tile, axis, each).run() for each in monoids]
     return tuple(results) if isinstance(monoid, tuple) else results[0]

@@ -16,6 +16,7 @@ from ...ir.program import PointerType, Value
 from ..values.index import BodyIndex
 from ..values.tensors import KernelTensor, Stored, View, side_by_side, store_apart, width_of
 
+PATTERN = 1024  # bytes after which the pattern of a swizzle repeats, as matrix instructions read it
 PIECE = 16  # bytes that stay together
 BANKS = 128  # bytes that the banks give at once
 
@@ -54,6 +55,7 @@ class LaidOut(Stored):
 
     Attributes:
         swizzle: that by which pieces of rows are exchanged; None of a layout of the author's.
+        panel: so many columns of all rows lie together, one row behind the other; 0 where whole rows do.
         neighbours: so many elements, from a multiple of it on, stay together.
     """
 
@@ -62,12 +64,18 @@ class LaidOut(Stored):
         place: Callable[[Builder, tuple[Value, ...]], Value],
         swizzle: RowSwizzle | None,
         *args: Any,
+        panel: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.place = place
         self.swizzle = swizzle
+        self.panel = panel
         self.neighbours = 1 if swizzle is None else swizzle.piece
+
+    def strides(self, builder: Builder) -> tuple[Value, ...]:
+        strides = super().strides(builder)
+        return (*strides[:-2], builder.int_(self.panel), strides[-1]) if self.panel else strides
 
     def offset(self, builder: Builder, index: BodyIndex) -> Value:
         return self.place(builder, index.components(builder))
@@ -111,7 +119,7 @@ def rows_apart(builder: Builder, matrix: KernelTensor, rows: int) -> int | None:
     if distance is None:
         return None
     if isinstance(root, LaidOut):
-        columns = root.dims[-1].const
+        columns = root.panel or root.dims[-1].const
         if root.swizzle is None or columns is None:
             return None
         if rows * distance % (columns * (root.swizzle.mask + 1 << root.swizzle.shift)):

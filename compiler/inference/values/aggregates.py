@@ -14,7 +14,7 @@ from ....dsl.types.dtype import DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import PointerType, Type, Value
 from .compile_time import Copies, Marker, StorageType, StructType, StructValue, StubRef, is_comptime_number
-from .tiles import TileValue
+from .tiles import TileProduct, TileValue
 
 PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StorageType, type(None))
 
@@ -27,6 +27,8 @@ def parts_of(value: object) -> tuple[Any, ...] | None:
         return (value.number,)
     if isinstance(value, TileValue):
         return value.parts
+    if isinstance(value, TileProduct):
+        return value.tile.parts
     return value.parts if isinstance(value, StructValue) else None
 
 
@@ -36,6 +38,8 @@ def with_parts(value: object, parts: tuple[object, ...]) -> Any:
         return Copies(value.what, *parts)
     if isinstance(value, TileValue):
         return TileValue(value.dtype, value.layout, parts)
+    if isinstance(value, TileProduct):
+        return TileProduct(TileValue(value.tile.dtype, value.tile.layout, parts))
     return StructValue(value.type, parts) if isinstance(value, StructValue) else parts
 
 
@@ -48,6 +52,8 @@ def same_kind(a: Any, b: Any) -> bool:
     """Whether two values are tuples of one length, or the same struct."""
     if isinstance(a, Copies) or isinstance(b, Copies):
         return isinstance(a, Copies) and isinstance(b, Copies) and a.what == b.what
+    if isinstance(a, TileProduct) or isinstance(b, TileProduct):
+        return isinstance(a, TileProduct) and isinstance(b, TileProduct) and same_kind(a.tile, b.tile)
     if isinstance(a, TileValue) or isinstance(b, TileValue):
         alike = isinstance(a, TileValue) and isinstance(b, TileValue)
         return alike and a.dtype is b.dtype and a.layout == b.layout

@@ -19,7 +19,7 @@ from ....dsl.diagnostics.places import Place
 from ....dsl.frontend import syntax
 from ....dsl.frontend.program import PortableKernel
 from ....dsl.types.dtype import DType
-from ...ir.program import Location
+from ...ir.program import Location, Value
 from ...ir.scoped import Scoped
 
 
@@ -193,6 +193,14 @@ class LoopRange:
     low: Any
     high: Any
     step: Any
+
+
+@dataclass(frozen=True)
+class Work:
+    """`gpu.work(...)`: the numbers of this block's tiles, and what gives the row and the column of one."""
+
+    numbers: LoopRange
+    place: Callable[[Value], tuple[Value, Value]]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from .compile_time import (
     Unrolled,
 )
 from .index import BodyIndex
-from .tiles import TileValue, TileView
+from .tiles import TileProduct, TileValue, TileView
 
 
 def literal_text(value: object) -> str:
@@ -60,7 +60,7 @@ def describe(value: object) -> str:
             return f"the type {value}"
         case StructValue():
             return value.type.name
-        case Copies() | TileValue() | TileView():
+        case Copies() | TileProduct() | TileValue() | TileView():
             return value.words
         case StructType():
             return f"the struct '{value.name}'"

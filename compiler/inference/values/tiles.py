@@ -127,6 +127,18 @@ class TileValue:
 
 
 @dataclass(frozen=True, eq=False)
+class TileProduct:
+    """A product under way: the sums that `wait` gives."""
+
+    tile: TileValue
+
+    @property
+    def words(self) -> str:
+        """What it is, for messages."""
+        return "a product under way"
+
+
+@dataclass(frozen=True, eq=False)
 class TileView:
     """A part of a tensor of two axes, which may reach beyond its end; places there are read as `fill`.
 

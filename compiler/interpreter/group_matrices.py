@@ -1,0 +1,96 @@
+"""Computes products that four warps compute together, of operands in shared memory and in lanes.
+
+Where elements lie is written from NVIDIA's PTX ISA manual ("Register Fragments and Shared Memory Matrix Layouts" of
+`wgmma`), apart from the code that says where hardware reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..ir.program import Op
+from ..targets.products import BY_NAME
+from .machine import Evaluate, Machine, Meeting, evaluates
+from .matrices import Array
+from .pointers import InterpretedPointer, load
+
+THREADS = np.arange(128)
+ROW = 16 * (THREADS // 32) + THREADS % 32 // 4  # the first row of a thread, of 64; the other one is 8 further down
+PAIR = 2 * (THREADS % 4)  # its first column, of eight
+
+
+def places(sizes: tuple[int, int], how: Sequence[int], at: int, bytes_of: int) -> Array:
+    """Where the elements of a matrix lie, in bytes from the operand's beginning: outer axis, inner axis."""
+    width, panels, eight, across = how
+    outer, inner = np.meshgrid(np.arange(sizes[0]), np.arange(sizes[1]), indexing="ij")
+    row, column = (inner, outer) if across else (outer, inner)
+    apart = panels if across else 0  # along the inner axis an instruction stays within a panel
+    neighbours = width // bytes_of
+    place = at + column // neighbours * apart + column % neighbours * bytes_of + row // 8 * eight + row % 8 * width
+    return np.asarray(place ^ (place >> 3 & (width - 16)))
+
+
+@evaluates("multiply_groups")
+def _multiply_groups(op: Op, machine: Machine) -> Evaluate:
+    row, attrs, name, location = BY_NAME[op.attrs["row"]], op.attrs, machine.op, op.location
+    columns, held, steps = attrs["columns"], attrs["held"], len(attrs["right_at"])
+    depth, size = row.shape[2], row.a.bits // 8
+    widths = [value.simd.width for value in op.results]
+    tall = 2 * sum(widths) // columns
+
+    def matrix(pointer: object, offset: object, count: int, how: Sequence[int], at: int) -> Array:
+        assert isinstance(pointer, InterpretedPointer) and isinstance(offset, np.integer)
+        indices = places((count, depth), how, at, size) // size + int(offset)
+        elements = [load(pointer, int(index), 1, name, location) for index in indices.reshape(-1)]
+        return np.array(elements).reshape(indices.shape).astype(np.float64)
+
+    def left(brought: dict[int, tuple[object, ...]], i: int, step: int) -> Array:
+        if not held:
+            return matrix(brought[0][2], brought[0][3], 64, attrs["left"], attrs["left_at"][i * steps + step])
+        made = np.zeros((64, depth))
+        for lane, values in brought.items():
+            words = np.asarray(values[2 + i * steps + step]).reshape(4, 2).astype(np.float64)
+            for word in range(4):  # two rows, then the same further along the inner axis
+                first = PAIR[lane] + 8 * (word // 2)
+                made[ROW[lane] + 8 * (word % 2), first : first + 2] = words[word]
+        return made
+
+    def combine(given: dict[int, object]) -> dict[int, object]:
+        brought = {lane: values for lane, values in given.items() if isinstance(values, tuple)}
+        first = 2 + (held or 2)
+        own = {
+            lane: np.concatenate([np.atleast_1d(np.asarray(v)) for v in values[first:]])
+            for lane, values in brought.items()
+        }
+        right = [matrix(brought[0][0], brought[0][1], columns, attrs["right"], at) for at in attrs["right_at"]]
+        results = {lane: np.zeros((2 * tall, columns // 4)) for lane in brought}
+        for i in range(tall):
+            total = np.zeros((64, columns))
+            for step in range(steps):
+                total += left(brought, i, step) @ right[step].T
+            for lane in brought:
+                for k in range(2):
+                    taken = total[ROW[lane] + 8 * k].reshape(-1, 8)[:, PAIR[lane] : PAIR[lane] + 2]
+                    results[lane][2 * i + k] = taken.reshape(-1)
+        made: dict[int, object] = {}
+        for lane, product in results.items():
+            whole = (product.reshape(-1) + own[lane]).astype(row.acc.to_numpy())
+            ends = np.cumsum(widths)
+            parts = [whole[end - width : end] for end, width in zip(ends, widths, strict=True)]
+            parts = [part if width > 1 else part[0] for part, width in zip(parts, widths, strict=True)]
+            made[lane] = tuple(parts) if len(parts) > 1 else parts[0]
+        return made
+
+    return lambda *operands: Meeting(op, operands, combine)
+
+
+@evaluates("product_begun")
+def _begun(op: Op, machine: Machine) -> Evaluate:
+    return lambda: None  # products are done at once
+
+
+@evaluates("product_wait")
+def _wait(op: Op, machine: Machine) -> Evaluate:
+    return lambda *sums: sums if len(sums) > 1 else sums[0] if sums else None

@@ -1,0 +1,161 @@
+"""Writes products that four warps compute together: one text of instructions, from the fence to the wait.
+
+What is in registers goes into the text and comes out of it, so that nothing moves between its instructions. An operand
+in shared memory is a number of 64 bits: where it begins, its distances and its swizzle, in units of 16 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dsl.types.dtype import SIMDType
+from ..ir.program import Op, Value
+from ..targets.products import BY_NAME
+from .matrices import words_of
+from .memory import address
+from .types import mlir_type
+from .writer import FunctionWriter, emits
+
+UNIT = 16  # bytes
+SWIZZLES = {128: 1, 64: 2, 32: 3}
+WAIT = "wgmma.wait_group.sync.aligned"
+
+
+def description(how: Sequence[int]) -> int:
+    """The bits of a description but for where the operand begins: see `multiply_groups`."""
+    width, panels, eight, across = how
+    first, second = panels // UNIT if across else 1, eight // UNIT
+    return first << 16 | second << 32 | SWIZZLES[width] << 62
+
+
+@emits("multiply_groups")
+def _multiply_groups(w: FunctionWriter, op: Op) -> None:
+    row, attrs = BY_NAME[op.attrs["row"]], op.attrs
+    held, steps = attrs["held"], len(attrs["right_at"])
+    rest = op.operands[2:]
+    fragments, sums = rest[: held or 2], rest[held or 2 :]
+    lanes = [name for value in _in_order(w, sums, attrs["columns"]) for name in value]
+    numbers, given = list(lanes), list(lanes)
+    element = mlir_type(SIMDType(sums[0].dtype))
+    types = [element] * len(lanes)
+    if attrs["fresh"]:
+        numbers, given, types = [], [], []
+    right = [_described(w, op.operands[:2], attrs["right"], at) for at in attrs["right_at"]]
+    if held:
+        left = [words_of(w, value, row.word, row.elements) for value in fragments]
+    else:
+        left = [[_described(w, fragments, attrs["left"], at)] for at in attrs["left_at"]]
+    given += [word for words in left for word in words] + right
+    types += ["i32" if held else "i64"] * sum(map(len, left)) + ["i64"] * steps
+    first = len(lanes) + len(numbers)
+    text = _text(op, len(lanes), first, len(left[0]))
+    inputs = [str(k) for k in range(len(numbers))] + ["r" if held else "l"] * sum(map(len, left)) + ["l"] * steps
+    constraints = ",".join([*["=f"] * len(lanes), *inputs, "~{memory}"])
+    result = f"!llvm.struct<({', '.join([element] * len(lanes))})>"
+    made = w.op(
+        f'llvm.inline_asm has_side_effects "{text}", "{constraints}" {", ".join(given)}'
+        f" : ({', '.join(types)}) -> {result}"
+    )
+    parts = [w.op(f"llvm.extractvalue {made}[{k}] : {result}") for k in range(len(lanes))]
+    _give(w, op, parts)
+
+
+def _text(op: Op, sums: int, first: int, words: int) -> str:
+    """The instructions, whose operands are numbered: sums, a, b."""
+    attrs, row = op.attrs, BY_NAME[op.attrs["row"]]
+    each, steps = attrs["columns"] // 2, len(attrs["right_at"])
+    tall = sums // each
+    name = row.intrinsic.format(n=attrs["columns"])
+    b_at = first + tall * steps * words
+    lines = ["{ .reg .pred add, new;", "setp.eq.b32 add, 0, 0;", "setp.ne.b32 new, 0, 0;", "wgmma.fence.sync.aligned;"]
+    for step in range(steps):
+        for i in range(tall):
+            into = ", ".join(f"${i * each + k}" for k in range(each))
+            at = first + (i * steps + step) * words
+            a = ", ".join(f"${at + k}" for k in range(words))
+            a, turned = (f"{{{a}}}", "") if attrs["held"] else (a, f" {int(attrs['left'][3])},")
+            adds = "new" if attrs["fresh"] and step == 0 else "add"
+            lines.append(f"{name} {{{into}}}, {a}, ${b_at + step}, {adds}, 1, 1,{turned} {int(attrs['right'][3])};")
+    lines.append("wgmma.commit_group.sync.aligned;")
+    if attrs["waits"]:
+        lines.append(f"{WAIT} 0;")
+    return " ".join([*lines, "}"])
+
+
+@emits("product_begun")
+def _begun(w: FunctionWriter, op: Op) -> None:
+    """Nothing: it says what `passes.tokens` checks."""
+
+
+@emits("product_wait")
+def _wait(w: FunctionWriter, op: Op) -> None:
+    """Registers of products under way go through the instruction that waits for them."""
+    if not w.orders_matrices:
+        for operand, made in zip(op.operands, op.results, strict=True):
+            w.bind(made, w.name(operand))
+        return
+    text = f"{WAIT} {op.attrs['pending']};"
+    if not op.operands:
+        w.line(f'llvm.inline_asm has_side_effects "{text}", "~{{memory}}" : () -> ()')
+        return
+    lanes = [name for value in op.operands for name in _lanes(w, value)]
+    element = mlir_type(SIMDType(op.operands[0].dtype))
+    register = {"f32": "=f", "f64": "=d"}.get(element, "=r")
+    constraints = ",".join([*[register] * len(lanes), *map(str, range(len(lanes))), "~{memory}"])
+    struct = f"!llvm.struct<({', '.join([element] * len(lanes))})>"
+    given = f"{', '.join(lanes)} : ({', '.join([element] * len(lanes))}) -> {struct}"
+    waited = w.op(f'llvm.inline_asm has_side_effects "{text}", "{constraints}" {given}')
+    _bind(w, op, [w.op(f"llvm.extractvalue {waited}[{k}] : {struct}") for k in range(len(lanes))])
+
+
+def _described(w: FunctionWriter, side: Sequence[Value], how: Sequence[int], at: int) -> str:
+    """The description of an operand from so many bytes on."""
+    pointer, offset = side
+    place = w.op(f"llvm.ptrtoint {address(w, pointer, offset)} : {w.type(pointer.type)} to i64")
+    units = w.op(f"arith.shrui {place}, {w.op('arith.constant 4 : i64')} : i64")
+    low = w.op(f"arith.andi {units}, {w.op('arith.constant 16383 : i64')} : i64")
+    bits = description(how) + at // UNIT
+    signed = bits - (1 << 64) if bits >> 63 else bits
+    return w.op(f"arith.addi {low}, {w.op(f'arith.constant {signed} : i64')} : i64")
+
+
+def _in_order(w: FunctionWriter, sums: Sequence[Value], columns: int) -> list[list[str]]:
+    """The sums as the instructions have them: of 64 rows, pairs of columns of both rows of a lane in turn."""
+    rows: list[list[str]] = [[]]
+    for value in sums:
+        if len(rows[-1]) == columns // 4:
+            rows.append([])
+        rows[-1] += _lanes(w, value)
+    return [
+        [name for k in range(0, columns // 4, 2) for name in (*upper[k : k + 2], *lower[k : k + 2])]
+        for upper, lower in zip(rows[::2], rows[1::2], strict=True)
+    ]
+
+
+def _lanes(w: FunctionWriter, value: Value) -> list[str]:
+    width, name, text = value.simd.width, w.name(value), mlir_type(value.simd)
+    if width == 1:
+        return [name]
+    element = mlir_type(SIMDType(value.dtype))
+    return [w.op(f"vector.extract {name}[{k}] : {element} from {text}") for k in range(width)]
+
+
+def _give(w: FunctionWriter, op: Op, parts: Sequence[str]) -> None:
+    """Gives the results, row by row, the numbers that the instructions have in their order."""
+    columns = op.attrs["columns"]
+    of_rows: list[str] = []
+    for first in range(0, len(parts), columns // 2):
+        block = parts[first : first + columns // 2]
+        for lower in (0, 2):
+            of_rows += [block[k + n] for k in range(lower, len(block), 4) for n in (0, 1)]
+    _bind(w, op, of_rows)
+
+
+def _bind(w: FunctionWriter, op: Op, lanes: Sequence[str]) -> None:
+    """Gives the results their lanes, one result after the other."""
+    at = 0
+    for result in op.results:
+        width, text = result.simd.width, mlir_type(result.simd)
+        taken = lanes[at : at + width]
+        at += width
+        w.bind(result, taken[0] if width == 1 else w.op(f"vector.from_elements {', '.join(taken)} : {text}"))
