@@ -134,7 +134,8 @@ def packed_for(ir: GraphIR, options: ExportOptions) -> int | None:
         return None
     if options.weights == "given":
         return 0
-    widths = {machine.vector_bits for machine in export_machines(options.targets)}
+    machines = named_targets(options.targets) if options.targets else export_machines(())
+    widths = {machine.vector_bits for machine in machines}
     if widths == {host_target().vector_bits}:
         return None
     return widths.pop() if len(widths) == 1 else 0
