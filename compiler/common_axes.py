@@ -60,6 +60,8 @@ def over_common_axes(spec: EntrySpec, group: GroupSpec) -> GroupSpec:
     whole = tensors[group.root]
     if not whole or not set(whole).issuperset(axis for axes in tensors for axis in axes):
         return group
+    if len(set(whole)) < len(whole):  # one tensor lies along two axes, as in x[:, None] - x
+        return group
     blocks = _blocks(whole, [frozenset(axes) for axes in tensors])
 
     def shape(axes: Axes) -> tuple[Size, ...]:
@@ -114,6 +116,8 @@ def _same(left: list[_Axis], right: list[_Axis]) -> bool:
         one, other = left.pop(), right.pop()
         if one is other:
             continue
+        if one.parts is not None or other.parts is not None:  # by this: it is two axes of one of the shapes
+            return False
         if one.size == other.size:
             one.parts = [other]
             continue

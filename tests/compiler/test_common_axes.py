@@ -12,7 +12,7 @@ import pytest
 from einkorn.compiler import groups
 from einkorn.compiler.sharing import SharedGroup, shared_groups
 from einkorn.dsl.contract.unit import EntrySpec
-from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph import CPU, DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
 
 Array = np.ndarray[Any, Any]
 
@@ -151,3 +151,24 @@ def test_chains_through_reshapes_have_the_bits_of_their_ops(first: Any, second: 
     back, flat = (each.to_numpy() for each in model.execute(*inputs))
     assert np.array_equal(back, expected.reshape(first) * left[0])
     assert np.array_equal(flat, expected.reshape(-1) + np.float32(1))
+
+
+@pytest.mark.parametrize("size", ["n", 4])
+def test_a_tensor_along_two_axes_is_read_at_two_indices(size: Any) -> None:
+    """Of one value, that is computed where it is read, axes of the result are not one axis."""
+
+    def forward(x: Any) -> Any:
+        v = x * x
+        column = ops.reshape(v, [size, 1])
+        both = ops.reshape(column - v, [size, 1, size])
+        return column - v, ops.reshape(column * v, [size * size]) * 2.0, both + ops.reshape(v, [size, 1]), ops.sum(x)
+
+    if size == "n":
+        size = Dim("n")
+    model = InferenceSession(devices=[CPU()]).load(Graph("outer", forward, input_types=[typed(size)]))
+    x = np.random.default_rng(2).standard_normal(4).astype(np.float32)
+    v = x * x
+    outer = v[:, None] - v
+    expected = [outer, (v[:, None] * v).reshape(-1) * np.float32(2), outer[:, None, :] + v[:, None]]
+    for result, wanted in zip(model.execute(x), expected, strict=False):
+        assert np.array_equal(result.to_numpy(), wanted)
