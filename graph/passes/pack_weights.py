@@ -47,6 +47,9 @@ class PackedProduct:
         packed: the kernel of products with panels.
         steps: how many elements of a column lie side by side in a row of a panel.
         sums: the kernel that sums the packed columns; "" where products do not need that.
+        bits: the width of the numbers in which a product is summed; 0 where the matrix determines it.
+        taken: the parameters that the packed product has, too.
+        only: the values that parameters have where a product is packed.
     """
 
     pack: str
@@ -55,12 +58,24 @@ class PackedProduct:
     packed: str = "matmul_packed"
     steps: int = 1
     sums: str = ""
+    bits: int = 0
+    taken: tuple[str, ...] = ()
+    only: tuple[tuple[str, object], ...] = ()
 
 
 PRODUCTS: Final = {
     "matmul": PackedProduct("pack_panels", 1),
     "matmul_transposed": PackedProduct("pack_panels_transposed", 0, "matmul_transposed_packed"),
-    "matmul_8_bits": PackedProduct("pack_bytes", 1, "", "matmul_8_bits_packed", 4, "sums_of_bytes"),
+    "matmul_8_bits": PackedProduct("pack_bytes", 1, "", "matmul_8_bits_packed", 4, "sums_of_bytes", bits=32),
+    "matmul_scaled": PackedProduct(
+        "pack_panels_transposed",
+        0,
+        "matmul_scaled_packed",
+        "matmul_scaled_packed",
+        bits=32,
+        taken=("rows",),
+        only=(("columns", 0),),
+    ),
 }
 
 
@@ -116,7 +131,8 @@ class _WeightPacking(Rewriting):
         panels = self.packed[matrix, row.pack]
         steps = _steps(row, self.ir.types[matrix].dtype)
         # Code for a machine with other vectors reads these, too: of a package, or of an export.
-        parameters: tuple[tuple[str, object], ...] = (("lanes", int(self.types[panels].shape[2]) // steps // VECTORS),)
+        lanes = int(self.types[panels].shape[2]) // steps // VECTORS
+        parameters = (*((name, value) for name, value in item.parameters if name in row.taken), ("lanes", lanes))
         values = (*self.new((x, *zeros)), panels)
         if row.sums:
             parameters = (("unsigned", self.ir.types[matrix].dtype is DType.uint8), *parameters)
@@ -138,6 +154,8 @@ class _WeightPacking(Rewriting):
         type = self.ir.types[matrix]
         if matrix not in self.held or type.dtype.is_complex() or type.dtype.is_storage():
             return False
+        if not set(row.only) <= set(node.parameters):
+            return False
         if (elements_of(type) or 0) < MIN_ELEMENTS or int(type.shape[row.columns]) < MIN_COLUMNS:
             return False
         rows = self._rows(x)
@@ -153,7 +171,7 @@ class _WeightPacking(Rewriting):
         """Adds the matrix in panels, and the sums of its columns where they are needed, computed at load."""
         type = self.ir.types[matrix]
         assert isinstance(type, TensorType)
-        bits = 32 if row.sums else _sum_bits(type.dtype)
+        bits = row.bits or _sum_bits(type.dtype)
         width = VECTORS * self.vector_bits // bits
         columns, depth = int(type.shape[row.columns]), int(type.shape[1 - row.columns])
         steps = _steps(row, type.dtype)

@@ -17,6 +17,7 @@ from ...dsl import (
     AnyDType,
     AnyTensor,
     DeviceContext,
+    Floating,
     Index,
     InputTensor,
     Numeric,
@@ -25,6 +26,8 @@ from ...dsl import (
     bfloat16,
     ceildiv,
     compiled_for,
+    float32,
+    int8,
     parallel_for,
     register,
     stack,
@@ -47,6 +50,7 @@ from .matmul import (
 )
 
 T = TypeVar("T", bound=Numeric)
+F = TypeVar("F", bound=Floating)
 
 AHEAD = 48  # steps of a panel that are fetched before they are used
 PACKED_STEPS = 64  # steps of a panel that are copied in one go
@@ -96,7 +100,7 @@ def matmul_packed(
     lanes: int = 0,
 ) -> None:
     """The product of the rows of a with a matrix in panels of `lanes` in a vector; 0 for those of the target."""
-    _multiply(ctx, out, a, panels, lanes, False)
+    _multiply(ctx, out, a, panels, lanes, False, wide_dtype(T))
 
 
 @register("matmul_transposed_packed", writes_once=True, reads={"a": 4})
@@ -109,18 +113,44 @@ def matmul_transposed_packed(
     lanes: int = 0,
 ) -> None:
     """As `matmul_packed`, with the sums of `matmul_transposed`, which are others when there are few rows."""
-    _multiply(ctx, out, a, panels, lanes, True)
+    _multiply(ctx, out, a, panels, lanes, True, wide_dtype(T))
+
+
+@register("matmul_scaled_packed", writes_once=True, reads={"a": 4})
+def matmul_scaled_packed(
+    out: OutputTensor[F, "*s n"],
+    a: InputTensor[F, "*s k"],
+    scales: InputTensor[float32, "r c"],
+    panels: InputTensor[int8, "p k w"],
+    ctx: DeviceContext,
+    *,
+    rows: int,
+    lanes: int = 0,
+) -> None:
+    """As `matmul_scaled` of integers that are scaled by rows, or all by one number."""
+
+    def scaled(j: Index, value: Floating):
+        return value * scales[0 if rows == 0 else j // rows, 0]
+
+    _multiply(ctx, out, a, panels, lanes, True, float32, scaled)
 
 
 def _multiply(
-    ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTensor, lanes: int, transposed: bool
+    ctx: DeviceContext,
+    out: AnyTensor,
+    a: AnyTensor,
+    panels: AnyTensor,
+    lanes: int,
+    transposed: bool,
+    wide: AnyDType,
+    finished: Callable[[Index, Numeric], Numeric] = lambda j, value: value,
 ) -> None:
-    wide = wide_dtype(out.dtype)
+    """Sums products in the dtype `wide`; `finished` makes an element of column j of a sum."""
     lanes = lanes or ctx.target.vector_bits // wide.bits
     rows = out.shape[:-1]
     m, n, depth = product(rows), out.dim(-1), a.dim(-1)
 
-    held = out.dtype if is_paired(out.dtype) else wide
+    held = panels.dtype if is_paired(panels.dtype) else wide
 
     def left(i: Index, dtype: AnyDType = held):
         lead = unravelled(i, rows)
@@ -128,7 +158,7 @@ def _multiply(
 
     def steps(p: Index, k: Index, odd: Index, v: int):
         """A vector of step k + odd, of an even k."""
-        if out.dtype != bfloat16:
+        if panels.dtype != bfloat16:
             return panels.load((p, k + odd, v * lanes), width=lanes).cast(wide)
         both = panels.load((p, k // 2, 2 * v * lanes), width=2 * lanes).deinterleave()
         return (both[0] if odd == 0 else both[1]).cast(wide)
@@ -148,11 +178,11 @@ def _multiply(
             panels.prefetch(p, first // 2 + k + AHEAD, 2 * v * lanes)
             return panels.load((p, first // 2 + k, 2 * v * lanes), width=2 * lanes)
 
-        return pairs if is_paired(out.dtype) else of_pair if out.dtype == bfloat16 else vector
+        return pairs if is_paired(panels.dtype) else of_pair if panels.dtype == bfloat16 else vector
 
     def save(i: Index):
         lead = unravelled(i, rows)
-        return lambda j, value: store(out, (*lead, j), value.cast(out.dtype))
+        return lambda j, value: store(out, (*lead, j), finished(j, value).cast(out.dtype))
 
     def all_by_panels():
         by_panels((m, n, depth), wide, held, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)

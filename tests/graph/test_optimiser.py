@@ -314,6 +314,30 @@ def test_weights_of_products_are_packed(dtype: str, transposed: bool, monkeypatc
         assert actual.tobytes() == wanted.tobytes(), rows
 
 
+@pytest.mark.parametrize("scales", [(260,), (260, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_integers_with_scales_are_packed(dtype: str, scales: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, numbers = DType[dtype], np.random.default_rng(0)
+    registry = {
+        "w": numbers.integers(-128, 128, (260, 700)).astype(np.int8),
+        "s": numbers.random(scales).astype(np.float32),
+    }
+    weights = [Weight("w", DType.int8, [260, 700], CPU), Weight("s", F32, list(scales), CPU)]
+    graph = graph_of(lambda x: ops.relu(ops.qmatmul("int8_row", None, x, *weights)) + 1, (kind, ["b", "m", 700]))
+    models = []
+    for without in ("", "graph"):
+        monkeypatch.setenv("EINKORN_WITHOUT", without)
+        models.append(InferenceSession().load(graph, weights_registry=registry))
+    assert next(each for each in models[0].passes if each.name == "pack_weights").prepared == 1
+    for rows in (0, 1, 2, 3, 4, 7, 15, 31):
+        x = numbers.standard_normal((2, rows, 700)).astype(kind.to_numpy())
+        actual, wanted = (model(x)[0].to_numpy() for model in models)
+        assert actual.tobytes() == wanted.tobytes(), rows
+        scaled = registry["w"].astype(np.float64) * registry["s"].astype(np.float64).reshape(-1, 1)
+        exact = np.maximum(x.astype(np.float64) @ scaled.T, 0) + 1
+        np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=1e-2, atol=3 if dtype == "bfloat16" else 2e-2)
+
+
 def test_computations_on_weights_are_done_when_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each model computes them of its own weights; copies and pickled models have them, too."""
     w, b = Weight("w", F32, [64, 96], CPU), Weight("b", F32, [96], CPU)
