@@ -30,6 +30,7 @@ from . import (  # noqa: F401  # each family registers what it writes
     async_copies,
     atomics,
     bits,
+    bulk_copies,
     complex,
     control_flow,
     dot_products,

@@ -9,10 +9,12 @@ from __future__ import annotations
 import mmap
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _RELEASE: Final[int | None] = getattr(mmap, "MADV_DONTNEED", None)  # None where the system has no such call
 _HUGE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
