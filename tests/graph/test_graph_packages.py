@@ -64,8 +64,16 @@ def test_results_are_those_of_the_model(package: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("targets", [(), ("x86-64-v3",), ("x86-64-v4", "x86-64-v2"), ("x86-64-v2", "aarch64")])
+@pytest.mark.parametrize("targets", [("x86-64-v3",), ("x86-64-v4", "x86-64-v2"), ("x86-64-v2", "aarch64")])
 def test_weights_in_panels_for_other_machines(targets: tuple[str, ...], dtype: str, tmp_path: Path) -> None:
+    check_panels(targets, dtype, tmp_path)
+
+
+def test_weights_in_panels(tmp_path: Path) -> None:
+    check_panels((), "float32", tmp_path)
+
+
+def check_panels(targets: tuple[str, ...], dtype: str, tmp_path: Path) -> None:
     """Code of the package reads them, and code that is made here for inputs with steps; they are in the file once."""
     kind, path = DType[dtype], tmp_path / "panels.pkg"
     weight = np.random.default_rng(0).standard_normal((300, 1024)).astype(kind.to_numpy())
