@@ -9,6 +9,8 @@ import gpu_code
 import pytest
 from support import graphs
 
+from einkorn.compiler.targets import lookup
+from einkorn.compiler.targets.machine_code import resources
 from einkorn.compiler.targets.nvptx import find_ptxas
 from einkorn.graph.drawing.inspected import op_graph
 
@@ -37,7 +39,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def test_no_op_spills_registers(target: str) -> None:
     spilled = {}
     for name, (op, inputs, parameters) in OPS.items():
-        kernels = gpu_code.resources(op_graph(op, inputs, parameters, target).code("asm", target), target)
+        kernels = resources(op_graph(op, inputs, parameters, target).code("asm", target), lookup(target))
         assert kernels, name
-        spilled[name] = sum(each for _, each, _ in kernels.values())
+        spilled[name] = sum(each.spilled for each in kernels.values())
     assert not any(spilled.values()), spilled

@@ -60,7 +60,9 @@ def test_norms_of_other_sizes_share_code(monkeypatch: pytest.MonkeyPatch) -> Non
     sizes = [(64, 16, 16), (96, 8, 8), (128, 32, 4)]
 
     def forward(*inputs: Any) -> Any:
-        return tuple(norm(*inputs[k : k + 3], 32) for k in range(0, len(inputs), 3))
+        return tuple(
+            norm(x, scale, gain, 32) for x, scale, gain in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
+        )
 
     types = [t for c, h, w in sizes for t in (typed("n", c, h, w), typed("n", 32, 1), typed(c))]
     model, found = loaded(forward, types, monkeypatch)

@@ -318,10 +318,11 @@ def test_weights_of_products_are_packed(dtype: str, transposed: bool, monkeypatc
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_integers_with_scales_are_packed(dtype: str, scales: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     kind, numbers = DType[dtype], np.random.default_rng(0)
-    registry = {
-        "w": numbers.integers(-128, 128, (260, 700)).astype(np.int8),
-        "s": numbers.random(scales).astype(np.float32),
-    }
+    integers, factors = (
+        numbers.integers(-128, 128, (260, 700)).astype(np.int8),
+        numbers.random(scales).astype(np.float32),
+    )
+    registry = {"w": integers, "s": factors}
     weights = [Weight("w", DType.int8, [260, 700], CPU), Weight("s", F32, list(scales), CPU)]
     graph = graph_of(lambda x: ops.relu(ops.qmatmul("int8_row", None, x, *weights)) + 1, (kind, ["b", "m", 700]))
     models = []
@@ -333,7 +334,7 @@ def test_integers_with_scales_are_packed(dtype: str, scales: tuple[int, ...], mo
         x = numbers.standard_normal((2, rows, 700)).astype(kind.to_numpy())
         actual, wanted = (model(x)[0].to_numpy() for model in models)
         assert actual.tobytes() == wanted.tobytes(), rows
-        scaled = registry["w"].astype(np.float64) * registry["s"].astype(np.float64).reshape(-1, 1)
+        scaled = integers.astype(np.float64) * factors.astype(np.float64).reshape(-1, 1)
         exact = np.maximum(x.astype(np.float64) @ scaled.T, 0) + 1
         np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=1e-2, atol=3 if dtype == "bfloat16" else 2e-2)
 
