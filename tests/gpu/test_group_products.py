@@ -106,6 +106,18 @@ REFUSED = {
         "EK0622",
         "these sums were given to gpu.dot_async",
     ),
+    "sums of a product that go on": (
+        "p = gpu.dot_async(s, s, t)\nq = gpu.dot_async(s, s, p)\nq.wait()\np.wait().store(out.tile(0, 0, (64, 64)))",
+        3,
+        "EK0622",
+        "these sums were given to gpu.dot_async",
+    ),
+    "a product with two behind it": (
+        "p = gpu.dot_async(s, s, t)\nq = gpu.dot_async(s, s, p)\nr = gpu.dot_async(s, s, p)\nr.wait()",
+        2,
+        "EK0622",
+        "these sums were given to gpu.dot_async",
+    ),
     "a product as sums": ("t = gpu.dot(s, s, gpu.dot_async(s, s, t))", 0, "EK0653", "a product under way"),
     "many": ("p = gpu.dot_async(s, s, t)\np.wait(pending=8)", 1, "EK0646", "from 0 to 7"),
     "threads apart": (
@@ -146,6 +158,36 @@ def test_what_is_refused(tmp_path: Path, name: str, target: str) -> None:
     error = refused.value
     assert (error.code, error.place.line if error.place else 0) == (code, FIRST + line), str(error)
     assert words in str(error)
+
+
+TAKEN = {
+    "sums that either way gives away": """if gpu.block_idx.x < 1:
+    u = gpu.dot_async(s, s, t).wait()
+else:
+    u = gpu.dot_async(s, s, gpu.dot(s, s, t)).wait()
+u.store(out.tile(0, 0, (64, 64)))""",
+    "products of several layouts in a loop": """p = gpu.dot_async(s, s, t)
+q = gpu.dot_async(s, s, gpu.tile[float32](64, 64))
+for k in range(x.dim(0)):
+    p, q = gpu.dot_async(s, s, q), p
+(p.wait() - q.wait()).store(out.tile(0, 0, (64, 64)))""",
+    "products of several layouts from branches": """if gpu.block_idx.x < 1:
+    p = gpu.dot_async(s, s, t)
+else:
+    p = gpu.dot_async(s, s, gpu.tile[float32](64, 64))
+p.wait().store(out.tile(0, 0, (64, 64)))""",
+}
+
+
+@pytest.mark.parametrize("target", ("sm_90a", "sm_80", "gfx1100", "host", "sim:sm_90a"))
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_is_taken(tmp_path: Path, name: str, target: str) -> None:
+    """Also where loaded tiles have other layouts than sums."""
+    file = tmp_path / "kernel.py"
+    file.write_text(HEAD.format("\n".join(f"    {each}" for each in TAKEN[name].split("\n"))))
+    types = [(DType.float32, (64, 64))]
+    program = typed_program(harness.entry_of(file, "op", types, {}, types)[0], lookup(target))
+    assert any(op.opcode.name == "product_wait" for function in program.functions for op in walk(function.body))
 
 
 def changed(pattern: str, to: str) -> tuple[Any, list[Any]]:

@@ -29,7 +29,7 @@ from ..values.aggregates import PLAIN, is_number, is_static, nothing, parts_of, 
 from ..values.compile_time import Poisoned, Undefined, is_comptime_number, is_poisoned
 from ..values.describe import describe
 from ..values.flow import ABSENT, NEXT, Absent, Flow, NeverReturns, Rest, is_pure
-from ..values.tiles import is_tile
+from ..values.tiles import TileProduct, TileValue
 from ..widening import may_widen
 from .statements import undefined
 
@@ -86,6 +86,9 @@ def branch(here: Point, test: Value, bodies: list[Callable[[], Flow]], end: str)
     before, origins = dict(here.frame.env), dict(here.frame.origins)
     known = dict(origins)
     arms: list[Arm] = []
+    launched = here.evaluator.launched
+    given = frozenset() if launched is None else launched.given_away
+    given_by_arms = given
     for body in bodies:
         here.frame.env, here.frame.origins = dict(before), dict(origins)
         region = Region()
@@ -93,8 +96,13 @@ def branch(here: Point, test: Value, bodies: list[Callable[[], Flow]], end: str)
             here.evaluator.ranges.assume(test, body is bodies[0])
             flow = body()
         arms.append(Arm(region, flow, here.frame.env))
+        if launched is not None:  # what an arm gives to a product, the other one may read
+            given_by_arms |= launched.given_away
+            launched.given_away = given
         known = {**here.frame.origins, **known}
     here.frame.env, here.frame.origins = before, known
+    if launched is not None:
+        launched.given_away = given_by_arms
     here.locate()
     return _join(here, test, arms, end)
 
@@ -203,7 +211,7 @@ class Joint:
             return self.undefined(name)
         if isinstance(a, Undefined) or isinstance(b, Undefined):
             return a if isinstance(a, Undefined) else b
-        if is_tile(a) and is_tile(b):
+        if isinstance(a, TileValue | TileProduct):
             with self.here.builder.inside(self.regions[1]):
                 b = conforming(self.here, b, a)
         if same_kind(a, b):

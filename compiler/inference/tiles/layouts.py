@@ -23,7 +23,7 @@ from ...targets.products import LaneForm, lane_form
 from ..evaluator import Evaluator, Point
 from ..language.grids import gpu_value, kernel_of
 from ..members.spans import when
-from ..values.tiles import Digit, TileAxis, TileLayout, TileValue
+from ..values.tiles import Digit, TileAxis, TileLayout, TileProduct, TileValue
 
 ROWS, COLUMNS = 16, 8  # a warp holds a multiple of these
 CPU_COLUMNS = 16  # a thread of a CPU has at least so many neighbours, where the tile has them
@@ -236,8 +236,8 @@ def together(call: Point, product: str = "", copies: str = "") -> None:
 def give_away(call: Point, sums: TileValue) -> None:
     """Notes that a product adds to sums: whatever reads them would read them while it does."""
     launched = call.evaluator.launched
-    if sums.number is None and launched is not None:
-        launched.given_away.update(part.serial for part in sums.parts)
+    if sums.number is None and launched is not None and not call.evaluator.trial:
+        launched.given_away |= {part.serial for part in sums.parts}
 
 
 def readable(call: Point, value: object) -> None:
@@ -416,7 +416,13 @@ def joined(builder: Builder, vectors: list[Value]) -> Value:
 
 
 def conforming(call: Point, value: object, other: object) -> Any:
-    """A tile in the layout of another one of its shape and dtype; anything else as it is."""
+    """A tile in the layout of another one of its shape and dtype, and so the sums of a product; anything else as it is.
+
+    A product that goes on keeps its layout: until it has ended, nothing reads its sums.
+    """
+    if isinstance(value, TileProduct) and isinstance(other, TileProduct):
+        goes_on = has_groups(call.evaluator.target) and is_of_groups(value.tile.layout)
+        return value if goes_on else TileProduct(conforming(call, value.tile, other.tile))
     if not isinstance(value, TileValue) or not isinstance(other, TileValue):
         return value
     if value.shape != other.shape or value.dtype is not other.dtype:

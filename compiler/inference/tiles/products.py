@@ -36,8 +36,8 @@ def dot_async(call: Point, a: object, b: object, acc: object, precision: object)
     made = dot(call, a, b, sums, precision, waits=False)
     call.locate()
     call.builder.add("product_begun", [])
-    if isinstance(acc, TileValue):
-        layouts.give_away(call, acc)
+    if isinstance(sums, TileValue):
+        layouts.give_away(call, sums)
     return TileProduct(made)
 
 
@@ -45,7 +45,7 @@ def wait(call: Point, product: TileProduct, pending: object) -> TileValue | None
     """The sums of a product that has ended; with `pending` nothing, while so many products may be under way.
 
     Raises:
-        CompileError: EK0646, `pending` is not a small number.
+        CompileError: EK0646, `pending` is not a small number; EK0622, another product adds to the sums.
     """
     if type(pending) is not int or not 0 <= pending <= MOST_PENDING:
         text = f"pending= is a compile-time number from 0 to {MOST_PENDING}, not {describe(pending)}"
@@ -55,6 +55,7 @@ def wait(call: Point, product: TileProduct, pending: object) -> TileValue | None
         call.builder.add("product_wait", [], pending=pending)
         return None
     tile = product.tile
+    layouts.readable(call, tile)
     results = call.builder.add("product_wait", tile.parts, [part.type for part in tile.parts], pending=0)
     return TileValue(tile.dtype, tile.layout, tuple(results))
 

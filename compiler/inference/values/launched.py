@@ -26,4 +26,4 @@ class Launched:
     region: Region | None = None
     used: Value | None = None
     exchanges: dict[tuple[DType, int, str], Value] = field(default_factory=dict)
-    given_away: set[int] = field(default_factory=set)  # the serials of sums that products add to
+    given_away: frozenset[int] = frozenset()  # the serials of sums that products add to

@@ -158,11 +158,6 @@ class TileView:
         return f"a view of {self.shape[0]} x {self.shape[1]} {self.tensor.dtype}"
 
 
-def is_tile(value: object) -> bool:
-    """Whether a value is a tile."""
-    return isinstance(value, TileValue)
-
-
 def common_shape(shapes: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
     """The shape that tiles have together, where sizes of 1 are repeated; None where they do not fit."""
     sizes = []
