@@ -70,7 +70,7 @@ class MemoryCounters:
         Raises:
             TargetError: EK0601 no figures of such a device are known.
         """
-        return Roofline.of(self.launches, device or self.target)
+        return Roofline.of(self.launches, device or self.target, whole=self.whole)
 
     def html(self, title: str = "Memory") -> str:
         """A page with the kernels' text: bars of sectors next to the least possible, and of conflicts of banks; and

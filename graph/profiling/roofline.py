@@ -22,6 +22,7 @@ from ...dsl.contract.gpus import Peaks, Resident, architecture_of, peaks_of, res
 from ...dsl.diagnostics.dataclass import dataclass
 from .launch_counters import LaunchCounters
 from .line_counters import SECTOR
+from .memory_page import TRACE_CUT
 from .roofline_picture import Roof, RooflinePoint, picture
 
 UNDER_WAY: Final = 4  # requests of a warp that wait for memory at the same time
@@ -92,14 +93,19 @@ class KernelRoofline:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The estimates for all launches of a call, on one device."""
+    """The estimates for all launches of a call, on one device.
+
+    Attributes:
+        whole: whether all that the kernels did was counted; else estimates are too low, and launches may be missing.
+    """
 
     device: str
     peaks: Peaks
     kernels: tuple[KernelRoofline, ...]
+    whole: bool = True
 
     @classmethod
-    def of(cls, launches: Sequence[LaunchCounters], device: str) -> Roofline:
+    def of(cls, launches: Sequence[LaunchCounters], device: str, *, whole: bool = True) -> Roofline:
         """The estimates on the device of a target.
 
         Raises:
@@ -107,7 +113,7 @@ class Roofline:
         """
         peaks = peaks_of(device)
         resident = resident_of(device)
-        return cls(device, peaks, tuple(_estimate(launch, peaks, resident) for launch in launches))
+        return cls(device, peaks, tuple(_estimate(launch, peaks, resident) for launch in launches), whole)
 
     def to_list(self) -> list[dict[str, object]]:
         """The estimates as JSON values."""
@@ -127,6 +133,7 @@ class Roofline:
                 *rows,
                 f"estimated for {self.peaks.device} ({architecture_of(self.device)})",
                 f"figures: {self.peaks.source}",
+                *([] if self.whole else [TRACE_CUT]),
             ]
         )
 

@@ -27,12 +27,14 @@ from einkorn.graph.profiling.roofline import Roofline
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 
 
-def counted(build: Callable[..., Any], *shapes: tuple[int, ...], dtype: np.dtype[Any] = F32) -> MemoryCounters:
+def counted(
+    build: Callable[..., Any], *shapes: tuple[int, ...], dtype: np.dtype[Any] = F32, room: int = 1 << 23
+) -> MemoryCounters:
     gpu, device = DeviceRef.GPU(), Accelerator("sim", like="sm_90a", checks="races")
     arrays = [np.ones(shape, dtype) for shape in shapes]
     graph = Graph("g", build, [TensorType(DType[array.dtype.name], array.shape, gpu) for array in arrays])
     model = InferenceSession(devices=[device]).load(graph)
-    return model.count_memory(*(Buffer.from_numpy(array).to(device) for array in arrays), room=1 << 23)
+    return model.count_memory(*(Buffer.from_numpy(array).to(device) for array in arrays), room=room)
 
 
 def test_operations_are_those_of_the_mathematics() -> None:
@@ -42,6 +44,17 @@ def test_operations_are_those_of_the_mathematics() -> None:
     assert product.operations == {"float32": 2 * 64 * 32 * 64} and product.shared > 0
     (of_tiles,) = counted(lambda a, b: a @ b, (64, 64), (64, 64), dtype=F16).launches
     assert of_tiles.operations == {"dot.float16": 2 * 64**3}
+
+
+def test_a_trace_without_room_for_a_call_is_said_to_be_short() -> None:
+    """The inner axis is cut: of the launch that adds up, and of the last steps, nothing was counted."""
+    short, whole = (
+        counted(lambda a, b: a @ b, (17, 1030), (1030, 8), dtype=F16, room=room) for room in (1 << 17, 1 << 23)
+    )
+    assert "too short" in short.roofline().table() and "too short" not in whole.roofline().table()
+    assert [launch.op for launch in whole.launches] == ["matmul"] * 2
+    assert sum(whole.launches[0].operations.values()) == 17 * 2 * 64**3
+    assert sum(short.launches[0].operations.values()) < 17 * 2 * 64**3
 
 
 def test_sectors_once_and_all() -> None:
