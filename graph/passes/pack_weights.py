@@ -113,13 +113,13 @@ class _WeightPacking(Rewriting):
         self.vector_bits_of = vector_bits
         self.kernel_of = kernel_of
         self.held = held_values(ir)
-        self.packed: dict[tuple[int, str], int] = {}  # by value of `ir` and kernel, what the kernel makes of it
+        self.packed: dict[tuple[int, str, int], int] = {}  # by value of `ir`, kernel and bits of a sum, what it makes
 
     def run(self) -> GraphIR:
         """The new graph. Panels stand before all else, so that the bodies of branches and loops may read them."""
         for item in self.ir.nodes:
             row = self._row(item)
-            if row and isinstance(item, Node) and (item.operands[1], row.pack) not in self.packed:
+            if row and isinstance(item, Node) and self._key(item.operands[1], row, row.pack) not in self.packed:
                 self._pack(item.operands[1], row)
         return super().run()
 
@@ -128,7 +128,7 @@ class _WeightPacking(Rewriting):
         if row is None or not isinstance(item, Node):
             return self.keep(item)
         x, matrix, *zeros = item.operands
-        panels = self.packed[matrix, row.pack]
+        panels = self.packed[self._key(matrix, row, row.pack)]
         steps = _steps(row, self.ir.types[matrix].dtype)
         # Code for a machine with other vectors reads these, too: of a package, or of an export.
         lanes = int(self.types[panels].shape[2]) // steps // VECTORS
@@ -136,7 +136,7 @@ class _WeightPacking(Rewriting):
         values = (*self.new((x, *zeros)), panels)
         if row.sums:
             parameters = (("unsigned", self.ir.types[matrix].dtype is DType.uint8), *parameters)
-            values = (*values, self.packed[matrix, row.sums])
+            values = (*values, self.packed[self._key(matrix, row, row.sums)])
         kernel = self.kernel_of(_family(row), row.few if row.few and self._rows(x) is None else row.packed)
         return self.replace(item, self.add(Node(kernel, parameters, values, item.out_types, (0,), item.place)))
 
@@ -171,8 +171,7 @@ class _WeightPacking(Rewriting):
         """Adds the matrix in panels, and the sums of its columns where they are needed, computed at load."""
         type = self.ir.types[matrix]
         assert isinstance(type, TensorType)
-        bits = row.bits or _sum_bits(type.dtype)
-        width = VECTORS * self.vector_bits // bits
+        width = VECTORS * self.vector_bits // self._bits(matrix, row)
         columns, depth = int(type.shape[row.columns]), int(type.shape[1 - row.columns])
         steps = _steps(row, type.dtype)
         panels = type.with_shape([-(-columns // width), -(-depth // steps), steps * width])
@@ -185,7 +184,15 @@ class _WeightPacking(Rewriting):
     def _prepare(self, matrix: int, row: PackedProduct, kernel: str, type: TensorType) -> None:
         loaded = self.kernel_of(_family(row), kernel)
         value = prepared_by(self.ir, loaded, (), [matrix], type, len(self.made), self.held[matrix])
-        (self.packed[matrix, kernel],) = self.add(value)
+        (self.packed[self._key(matrix, row, kernel)],) = self.add(value)
+
+    def _key(self, matrix: int, row: PackedProduct, kernel: str) -> tuple[int, str, int]:
+        """Where a packed matrix is kept: products that sum other numbers have panels of another width."""
+        return matrix, kernel, self._bits(matrix, row)
+
+    def _bits(self, matrix: int, row: PackedProduct) -> int:
+        """The width of the numbers in which a product is summed."""
+        return row.bits or _sum_bits(self.ir.types[matrix].dtype)
 
 
 def _family(row: PackedProduct) -> str:
@@ -198,5 +205,5 @@ def _steps(row: PackedProduct, dtype: DType) -> int:
 
 
 def _sum_bits(dtype: DType) -> int:
-    """The width of the numbers in which a product is summed."""
+    """The width of the numbers in which a product of elements of a dtype is summed."""
     return max(dtype.bits, 32) if dtype.is_float() else dtype.bits

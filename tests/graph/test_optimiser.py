@@ -339,6 +339,27 @@ def test_integers_with_scales_are_packed(dtype: str, scales: tuple[int, ...], mo
         np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=1e-2, atol=3 if dtype == "bfloat16" else 2e-2)
 
 
+def test_products_that_sum_other_numbers_have_panels_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix of integers that is multiplied by integers, and with scales by floats."""
+    numbers = np.random.default_rng(0)
+    registry = {"w": numbers.integers(-9, 9, (160, 130)).astype(np.int8), "s": numbers.random(160).astype(np.float32)}
+    weight, scales = Weight("w", DType.int8, [160, 130], CPU), Weight("s", F32, [160], CPU)
+
+    def forward(x: Any, y: Any) -> Any:
+        return ops.qmatmul("int8_row", None, x, weight, scales), y @ ops.transpose(weight, 0, 1)
+
+    graph = graph_of(forward, (F32, ["m", 130]), (DType.int8, ["m", 130]))
+    model = InferenceSession().load(graph, weights_registry=registry)
+    assert next(each for each in model.passes if each.name == "pack_weights").prepared == 2
+    monkeypatch.setenv("EINKORN_WITHOUT", "graph")
+    plain = InferenceSession().load(graph, weights_registry=registry)
+    for rows in (1, 2, 5):
+        x = numbers.standard_normal((rows, 130)).astype(np.float32)
+        y = numbers.integers(-9, 9, (rows, 130)).astype(np.int8)
+        for actual, wanted in zip(model(x, y), plain(x, y), strict=True):
+            assert actual.to_numpy().tobytes() == wanted.to_numpy().tobytes(), rows
+
+
 def test_computations_on_weights_are_done_when_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each model computes them of its own weights; copies and pickled models have them, too."""
     w, b = Weight("w", F32, [64, 96], CPU), Weight("b", F32, [96], CPU)
