@@ -28,7 +28,7 @@ FILE = "EK_BENCH_WEIGHTS"  # the file of weights
 
 
 def layer(ranks: Any) -> Any:
-    """A layer of a transformer, of which each rank has its part."""
+    """A layer of a transformer; each rank has a part of it."""
     from einkorn.graph import nn
 
     class SplitLayer(nn.Module):

@@ -65,7 +65,7 @@ class _Kernel:
 
     Attributes:
         most: how many groups a wait of it leaves at most.
-        products: whether it is about products, of which each is a group, and not about copies.
+        products: whether groups are of products, one product each; otherwise they are of copies.
     """
 
     most: int

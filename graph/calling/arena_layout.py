@@ -17,9 +17,7 @@ from ..passes.memory_plan import Plan
 from ..types.dims import Dim
 
 MIN_NATIVE_TEMPORARIES: Final = 8  # temporaries that Python lays out as quickly
-_MAX_NATIVE_ELEMENTS: Final = (
-    1 << 50
-)  # elements of a temporary that native code takes: more do not fit memory, and Python says so
+_MAX_NATIVE_ELEMENTS: Final = 1 << 50  # of a temporary that native code takes; more do not fit memory
 _ROUNDING: Final = 8 * ALIGNMENT
 
 

@@ -71,41 +71,34 @@ def multiply_by_tiles(
     def clocks(shape: tuple[int, int, int], pieces: Index) -> Index:
         return clocks_of((shape[0], shape[1], K), tiles(shape), steps, pieces)
 
+    def launch(result: Callable[[Index], AnyTensor], shape: tuple[int, int, int], pieces: Index):
+        _launch(sizes, a, b, result, transposed, shape, pieces)
+
+    def launch_pieces(shape: tuple[int, int, int], pieces: Index):
+        """A product whose inner axis is cut into pieces: their sums are added in the order of the axis."""
+        if pieces == 1:
+            launch(out, shape, 1)
+        else:
+            sums = gpu.scratch[float32](pieces * batches, m, n)
+            launch(lambda number: sums[number, :, :], shape, pieces)
+
+            def join(position: Index):
+                batch, row, column = position // (m * n), position // n % m, position % n
+                total = sums[batch, row, column]
+                for piece in range(1, pieces):
+                    total += sums[piece * batches + batch, row, column]
+                result = out(batch)
+                store(result, (row, column), total.cast(result.dtype))
+
+            parallel_for(batches * m * n, join)
+
     flat, small = pieces_of(tiles(FLAT_ROWS), steps), pieces_of(tiles(SMALL), steps)
     if m <= FLAT_ROWS[0]:
-        _launch_pieces(sizes, a, b, out, transposed, FLAT_ROWS, flat)
+        launch_pieces(FLAT_ROWS, flat)
     elif clocks(LARGE, 1) <= clocks(SMALL, small):
-        _launch(sizes, a, b, out, transposed, LARGE, 1)
+        launch(out, LARGE, 1)
     else:
-        _launch_pieces(sizes, a, b, out, transposed, SMALL, small)
-
-
-def _launch_pieces(
-    sizes: tuple[Index, ...],
-    a: Callable[[Index], AnyTensor],
-    b: Callable[[Index], AnyTensor],
-    out: Callable[[Index], AnyTensor],
-    transposed: bool,
-    shape: tuple[int, int, int],
-    pieces: Index,
-) -> None:
-    """A product whose inner axis is cut into pieces: their sums are added in the order of the axis."""
-    batches, m, n, _ = sizes
-    if pieces == 1:
-        _launch(sizes, a, b, out, transposed, shape, 1)
-    else:
-        sums = gpu.scratch[float32](pieces * batches, m, n)
-        _launch(sizes, a, b, lambda number: sums[number, :, :], transposed, shape, pieces)
-
-        def join(position: Index):
-            batch, row, column = position // (m * n), position // n % m, position % n
-            total = sums[batch, row, column]
-            for piece in range(1, pieces):
-                total += sums[piece * batches + batch, row, column]
-            result = out(batch)
-            store(result, (row, column), total.cast(result.dtype))
-
-        parallel_for(batches * m * n, join)
+        launch_pieces(SMALL, small)
 
 
 def _launch(

@@ -96,7 +96,7 @@ def of_lanes(form: LaneForm, warps: int, shape: tuple[int, int], grid: tuple[int
 
 
 _ONE = TileAxis(1, (), (0,))
-GROUP_ROWS, GROUP_WARPS = 64, 4  # of the sums of a group of warps, of which each has 16 of 64 rows
+GROUP_ROWS, GROUP_WARPS = 64, 4  # a group of four warps has 64 rows of sums: 16 rows a warp
 GROUP_COLUMNS = 256  # at most
 _GROUP = Digit(32, GROUP_WARPS, 16)
 
