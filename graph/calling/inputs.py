@@ -38,6 +38,11 @@ class InputCheck:
         self.special = type.dtype.is_packed() or not self.device.is_host
         self.misalign = self.dtype.alignment - 1  # the bits of an address that have to be 0
 
+    @property
+    def _variable(self) -> str:
+        """What hints call a value that is passed for the input: names of weights and of files may be none in Python."""
+        return self.name if self.name.isidentifier() else "x"
+
     def scalar(self, value: bool | int | float | complex) -> np.ndarray[Any, Any]:
         """A Python number for an input of rank 0; what the dtype cannot hold is refused, not cut."""
         dtype = self.type.dtype
@@ -98,7 +103,7 @@ class InputCheck:
                 argument=self.name,
                 expected=str(self.type),
                 got=type(value).__name__,
-                hint=_made_array(value, self.type.dtype),
+                hint=_made_array(self._variable, value, self.type.dtype),
             )
         if result.dtype != self.dtype:
             raise DTypeError(
@@ -108,7 +113,7 @@ class InputCheck:
                 argument=self.name,
                 expected=str(self.type.dtype),
                 got=str(result.dtype),
-                hint=f"convert it: {_converted(value, self.type.dtype)}",
+                hint=f"convert it: {_converted(self._variable, value, self.type.dtype)}",
             )
         if not result.flags.c_contiguous and not whole(result):
             raise GraphError(
@@ -166,18 +171,18 @@ class InputCheck:
         )
 
 
-def _converted(value: object, dtype: DType) -> str:
-    """How a tensor gets another dtype, as its own library writes it."""
+def _converted(name: str, value: object, dtype: DType) -> str:
+    """How a tensor of a name gets another dtype, as its own library writes it."""
     if isinstance(value, Buffer):
-        return f"Buffer.from_numpy(x.to_numpy().astype({dtype.to_numpy().name!r}))"
+        return f"Buffer.from_numpy({name}.to_numpy().astype({dtype.to_numpy().name!r}))"
     if type(value).__module__.partition(".")[0] == "torch":
-        return f"x.to(torch.{dtype.name})"
-    return f"x.astype({dtype.to_numpy().name!r})"
+        return f"{name}.to(torch.{dtype.name})"
+    return f"{name}.astype({dtype.to_numpy().name!r})"
 
 
-def _made_array(value: object, dtype: DType) -> str:
+def _made_array(name: str, value: object, dtype: DType) -> str:
     if isinstance(value, list | tuple | bool | int | float | complex):
-        return f"make an array of it: np.array(x, dtype={dtype.to_numpy().name!r})"
+        return f"make an array of it: np.array({name}, dtype={dtype.to_numpy().name!r})"
     return "pass a Buffer, a NumPy array, or anything that speaks DLPack"
 
 

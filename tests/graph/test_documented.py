@@ -60,6 +60,16 @@ def test_names_of_the_author_win() -> None:
     assert model(input1=5.0, input0=2.0)[0].item() == 3.0
 
 
+def test_hints_name_the_input() -> None:
+    model = InferenceSession(interpret=True).load(Graph("less", lambda x, rows: x - rows, [N, N]))
+    with pytest.raises(DTypeError) as raised:
+        model(X, X.astype(np.float64))
+    assert raised.value.hint == "convert it: rows.astype('float32')"
+    with pytest.raises(DTypeError) as raised:
+        model(X, X.tolist())
+    assert raised.value.hint == "make an array of it: np.array(rows, dtype='float32')"
+
+
 @pytest.mark.parametrize("forward", [Scale(), Scale().scale])
 def test_names_of_objects_and_methods(forward: Any) -> None:
     types = [N, TensorType(DType.float32, [], HOST)]

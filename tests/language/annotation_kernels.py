@@ -92,6 +92,22 @@ def tuple_for_either(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n
     foreach(out, lambda i: element(x, i, lambda v: v, (1, 2)))
 
 
+@register("annotations::indices_for_index")
+def indices_for_index(out: OutputTensor[float32, "n m"], x: InputTensor[float32, "n m"]):
+    def element_at(i: Index):
+        return x[i]
+
+    foreach(out, element_at)
+
+
+@register("annotations::indices_for_indices")
+def indices_for_indices(out: OutputTensor[float32, "n m"], x: InputTensor[float32, "n m"]):
+    def element_at(i: tuple[Index, ...]):
+        return x[i]
+
+    foreach(out, element_at)
+
+
 @register("annotations::number_for_dtype")
 def number_for_dtype(out: OutputTensor[float32, "n"], x: InputTensor[int64, "n"]):
     foreach(out, lambda i: as_dtype(x[i], 32))

@@ -48,6 +48,14 @@ def test_what_does_not_fit_is_refused(kernels: KernelFile, name: str) -> None:
     assert refused.value.place is not None and refused.value.place.file.endswith("annotation_kernels.py")
 
 
+def test_the_index_of_foreach_is_a_tuple(kernels: KernelFile) -> None:
+    x = np.ones((3, 2), np.float32)
+    with pytest.raises(CompileError, match="declared as Index, not an index of 2 axes") as refused:
+        kernels("annotations::indices_for_index", x)
+    assert refused.value.hint == "write tuple[Index, ...], or no annotation"
+    np.testing.assert_array_equal(kernels("annotations::indices_for_indices", x)[0], x)
+
+
 def test_they_travel_in_packages(kernels: KernelFile) -> None:
     program = kernels.library.kernels["annotations::kinds"].portable
     text = json.dumps(program.to_json())

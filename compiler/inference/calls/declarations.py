@@ -47,7 +47,9 @@ def as_declared(here: Point, annotation: s.Expr, value: object, home: Frame, wha
     """
     if isinstance(annotation, s.Kind | s.OneOf):
         if not fits(here, annotation, value, home):
-            raise here.error("EK0202", f"{what} {spelled(annotation)}, not {describe(value)}", label=describe(value))
+            text = f"{what} {spelled(annotation)}, not {describe(value)}"
+            hint = "write tuple[Index, ...], or no annotation" if isinstance(value, BodyIndex) else None
+            raise here.error("EK0202", text, label=describe(value), hint=hint)
         return value
     if isinstance(annotation, s.TupleOf):
         return _tuple_of(here, annotation, value, home, what)
