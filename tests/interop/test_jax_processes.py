@@ -35,5 +35,5 @@ def test_on_two_processes() -> None:
         for process in ranks:
             process.kill()
     for out, errors in results:
-        lines = [line for line in out.splitlines() if not line.startswith("[Gloo]")]
-        assert len(lines) == 4 and all(line.startswith("holds ") for line in lines), out + errors[-3000:]
+        # Threads of Gloo print into the same output, and may split each other's lines.
+        assert out.count("holds ") == 4, out + errors[-3000:]
