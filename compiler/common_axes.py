@@ -15,13 +15,8 @@ from dataclasses import replace
 
 from ..dsl.contract.unit import EntrySpec, FromNode, GroupSpec, NodeSpec, Operand, Size
 from ..dsl.diagnostics.places import is_shipped
+from ..dsl.signature.schema import Form, TensorArgument
 from .reshapes import has_any_shape, is_reshape, without_nodes
-
-# Kernels that compute an element of the elements at its index.
-_ELEMENTWISE = frozenset([
-    "abs", "add", "cast", "copy", "div", "equal", "maximum", "minimum", "mul", "pow", "reciprocal",
-    "relu", "rsqrt", "sigmoid", "sqrt", "sub", "tanh", "where",
-])  # fmt: skip
 
 
 class _Axis:
@@ -68,20 +63,24 @@ def over_common_axes(spec: EntrySpec, group: GroupSpec) -> GroupSpec:
         there = set(_flat(axes))
         return tuple(size if first in there else 1 for first, size in blocks)
 
-    def operand(each: Operand, axes: Axes) -> Operand:
-        return each if isinstance(each, FromNode) else replace(each, shape=shape(axes))
+    def operand(argument: TensorArgument, each: Operand, axes: Axes) -> Operand:
+        if isinstance(each, FromNode) or argument.form is Form.SCALAR:
+            return each
+        return replace(each, shape=shape(axes))
 
     nodes = []
     for node, read, made in zip(group.nodes, inputs, outputs, strict=True):
-        operands = tuple(map(operand, node.inputs, read))
+        operands = tuple(map(operand, node.kernel.schema.inputs, node.inputs, read))
         nodes.append(replace(node, inputs=operands, outputs=((node.outputs[0][0], shape(made)),)))
     return without_nodes(replace(group, nodes=tuple(nodes)), {number: nodes[number].inputs[0] for number in gone})
 
 
 def _may_be(node: NodeSpec) -> bool:
-    schema = node.kernel.schema
-    known = schema.name in _ELEMENTWISE or schema.move in ("reshape", "broadcast")
-    return known and is_shipped(node.kernel.functions[0].file) and len(node.outputs) == 1
+    move = node.kernel.schema.move
+    known = node.kernel.maps_elements or (
+        move in ("reshape", "broadcast") and is_shipped(node.kernel.functions[0].file)
+    )
+    return known and len(node.outputs) == 1
 
 
 def _axes(shape: tuple[Size, ...]) -> Axes:
@@ -97,7 +96,9 @@ def _joined(node: NodeSpec, inputs: Sequence[Axes], output: Axes) -> bool:
     if is_reshape(node):
         return _same(_flat(inputs[0]), _flat(output))
     spreads = node.kernel.schema.move == "broadcast"
-    for axes in inputs:
+    for argument, axes in zip(node.kernel.schema.inputs, inputs, strict=True):
+        if argument.form is Form.SCALAR:
+            continue
         ahead = len(output) - len(axes)
         if ahead < 0 or (ahead and not spreads):
             return False

@@ -24,6 +24,7 @@ from ..diagnostics.places import SHIPPED, is_shipped
 from ..signature.schema import OpSchema
 from ..signature.variadic import expand
 from . import syntax
+from .element_maps import maps_elements
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,12 @@ class PortableKernel:
         parts = (part for function in self.functions for part in syntax.walk(function.syntax))
         members = {part.name for part in parts if isinstance(part, syntax.Attribute)}
         return frozenset(members | {entry.value for entry in self.globals if entry.kind == "stub"})
+
+    @cached
+    def maps_elements(self) -> bool:
+        """Whether its text shows that it computes each element of the elements of the inputs at the same place."""
+        stubs = {number: entry.value for number, entry in enumerate(self.globals) if entry.kind == "stub"}
+        return maps_elements(self.schema, self.functions[0].syntax, stubs)
 
     def expanded(self, counts: Mapping[str, int]) -> PortableKernel:
         """The program for so many tensors of each variadic argument; see `variadic`."""

@@ -120,6 +120,11 @@ LAWS: dict[str, str] = {
 }
 
 
+def is_pack(dims: str) -> bool:
+    """Whether the dims of an argument are one pack, such as `*s`: it takes tensors of any rank and sizes."""
+    return re.fullmatch(r"\*[^\W\d]\w*", dims) is not None
+
+
 @dataclass(frozen=True)
 class OpSchema:
     """The contract of one op.
@@ -185,7 +190,7 @@ class OpSchema:
     @cached
     def takes_any_shape(self) -> bool:
         """Whether the op takes tensors of any rank and sizes: the dims of each are one pack."""
-        return all(re.fullmatch(r"\*[^\W\d]\w*", argument.dims) for argument in self.tensors)
+        return all(is_pack(argument.dims) for argument in self.tensors)
 
     @property
     def variadic(self) -> tuple[TensorArgument, ...]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 from einkorn.compiler import groups
 from einkorn.compiler.sharing import SharedGroup, shared_groups
+from einkorn.dsl import Floating, InputTensor, OutputTensor, float32, foreach, register
 from einkorn.dsl.contract.unit import EntrySpec
 from einkorn.graph import CPU, DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
 
+F = TypeVar("F", bound=Floating)
 Array = np.ndarray[Any, Any]
 
 
@@ -27,7 +29,9 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EINKORN_CACHE_DIR", str(tmp_path))
 
 
-def loaded(forward: Any, types: list[TensorType], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[SharedGroup]]:
+def loaded(
+    forward: Any, types: list[TensorType], monkeypatch: pytest.MonkeyPatch, *extensions: Any
+) -> tuple[Any, list[SharedGroup]]:
     """A model, and the groups that it was compiled as."""
     seen: list[SharedGroup] = []
 
@@ -37,7 +41,9 @@ def loaded(forward: Any, types: list[TensorType], monkeypatch: pytest.MonkeyPatc
         return found
 
     monkeypatch.setattr(groups, "shared_groups", record)
-    return InferenceSession(devices=[CPU()]).load(Graph("reshapes", forward, input_types=types)), seen
+    return InferenceSession(devices=[CPU()]).load(
+        Graph("reshapes", forward, input_types=types, custom_extensions=list(extensions))
+    ), seen
 
 
 def names(group: SharedGroup) -> list[str]:
@@ -174,3 +180,33 @@ def test_a_tensor_along_two_axes_is_read_at_two_indices(size: Any) -> None:
     expected = [outer, (v[:, None] * v).reshape(-1) * np.float32(2), outer[:, None, :] + v[:, None]]
     for result, wanted in zip(model.execute(x), expected, strict=False):
         assert np.array_equal(result.to_numpy(), wanted)
+
+
+@register("halved_gate")
+def halved_gate(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], weight: F, *, factor: float = 0.5):
+    half = F(factor)
+
+    def gate(i):
+        if x.dtype == float32:
+            return x[i] * half * weight
+        return x[i]
+
+    foreach(out, gate)
+
+
+def test_kernels_that_are_not_built_in_and_functions_share_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which kernels compute elements at their places is read off their text: no list names them."""
+
+    def forward(x: Any, weight: Any) -> Any:
+        gated = ops.custom("halved_gate", CPU(), [ops.exp(x), weight], [x.type])[0]
+        y = ops.silu(ops.reshape(gated, [2, 12, 5]))
+        return ops.reshape(ops.where(y > 0.5, y, -y), [24, 5]) * x, ops.sum(y)
+
+    model, made = loaded(forward, [typed(24, 5), typed()], monkeypatch, halved_gate)
+    assert not any("reshape" in names(each) for each in made)
+    x = np.random.default_rng(3).standard_normal((24, 5)).astype(np.float32)
+    results = [each.to_numpy() for each in model.execute(x, np.float32(3))]
+    gated = np.exp(x.astype(np.float64)) * 0.5 * 3
+    y = gated / (1 + np.exp(-gated))
+    assert np.allclose(results[0], np.where(y > 0.5, y, -y) * x, rtol=1e-5, atol=1e-6)
+    assert np.allclose(results[1], y.reshape(2, 12, 5).sum(-1, keepdims=True), rtol=1e-5)
