@@ -13,7 +13,7 @@ import numpy as np
 from ..ir.program import Op
 from ..targets.products import BY_NAME
 from .machine import Evaluate, Machine, Meeting, evaluates
-from .matrices import Array
+from .matrices import Array, as_tf32
 from .pointers import InterpretedPointer, load
 
 THREADS = np.arange(128)
@@ -39,12 +39,14 @@ def _multiply_groups(op: Op, machine: Machine) -> Evaluate:
     depth, size = row.shape[2], row.a.bits // 8
     widths = [value.simd.width for value in op.results]
     tall = 2 * sum(widths) // columns
+    wide = np.float64 if row.acc.is_float() else np.int64
 
     def matrix(pointer: object, offset: object, count: int, how: Sequence[int], at: int) -> Array:
         assert isinstance(pointer, InterpretedPointer) and isinstance(offset, np.integer)
         indices = places((count, depth), how, at, size) // size + int(offset)
         elements = [load(pointer, int(index), 1, name, location) for index in indices.reshape(-1)]
-        return np.array(elements).reshape(indices.shape).astype(np.float64)
+        made = np.array(elements).reshape(indices.shape).astype(wide)
+        return as_tf32(made) if row.precision == "tf32" else made
 
     def left(brought: dict[int, tuple[object, ...]], i: int, step: int) -> Array:
         if not held:
@@ -65,9 +67,9 @@ def _multiply_groups(op: Op, machine: Machine) -> Evaluate:
             for lane, values in brought.items()
         }
         right = [matrix(brought[0][0], brought[0][1], columns, attrs["right"], at) for at in attrs["right_at"]]
-        results = {lane: np.zeros((2 * tall, columns // 4)) for lane in brought}
+        results = {lane: np.zeros((2 * tall, columns // 4), wide) for lane in brought}
         for i in range(tall):
-            total = np.zeros((64, columns))
+            total = np.zeros((64, columns), wide)
             for step in range(steps):
                 total += left(brought, i, step) @ right[step].T
             for lane in brought:

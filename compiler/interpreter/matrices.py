@@ -76,14 +76,14 @@ def _multiply(op: Op, machine: Machine) -> Evaluate:
             matrices[kind] = np.zeros(size, wide)
             matrices[kind][places[kind]] = fragments.astype(wide)
         if row.precision == "tf32":
-            matrices |= {kind: _tf32(matrices[kind]) for kind in ("a", "b")}
+            matrices |= {kind: as_tf32(matrices[kind]) for kind in ("a", "b")}
         result = (matrices["c"] + matrices["a"] @ matrices["b"]).astype(row.acc.to_numpy())
         return {lane: result[places["c"][0][lane], places["c"][1][lane]] for lane in brought}
 
     return lambda a, b, acc: Meeting(op, (a, b, acc), combine)
 
 
-def _tf32(values: Array) -> Array:
+def as_tf32(values: Array) -> Array:
     """The operands as the instruction takes them: the lower 13 bits of float32 do not count."""
     return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 

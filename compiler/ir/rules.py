@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dsl.types.dtype import INT, DType, SIMDType
+from ..targets.products import BY_NAME
 from .operations import ROWS, OperationRow
 from .program import Op, PointerType, Scope, Value
 
@@ -263,8 +264,9 @@ def multiply_groups(op: Op) -> str | None:
         return f"multiplies other fragments than those of {b.dtype}"
     if [value.type for value in sums] != [value.type for value in op.results] or not sums:
         return "adds to other sums than it gives"
-    if any(not isinstance(value.type, SIMDType) or value.dtype is not DType.float32 for value in sums):
-        return "adds to numbers of float32"
+    acc = BY_NAME[op.attrs["row"]].acc
+    if any(not isinstance(value.type, SIMDType) or value.dtype is not acc for value in sums):
+        return f"adds to numbers of {acc}"
     lanes, each, steps = sum(value.simd.width for value in sums), op.attrs["columns"] // 2, len(op.attrs["right_at"])
     count = held or len(op.attrs["left_at"])
     if lanes % each or count != lanes // each * steps or not steps or (bool(held) and op.attrs["left_at"]):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...dsl.types.dtype import SIMDType
 from ..ir.program import Op, Value
-from ..targets.products import BY_NAME
+from ..targets.products import BY_NAME, MatrixProduct
 from .matrices import words_of
 from .memory import address
 from .types import mlir_type
@@ -50,7 +50,7 @@ def _multiply_groups(w: FunctionWriter, op: Op) -> None:
     first = len(lanes) + len(numbers)
     text = _text(op, len(lanes), first, len(left[0]))
     inputs = [str(k) for k in range(len(numbers))] + ["r" if held else "l"] * sum(map(len, left)) + ["l"] * steps
-    constraints = ",".join([*["=f"] * len(lanes), *inputs, "~{memory}"])
+    constraints = ",".join([*["=f" if row.acc.is_float() else "=r"] * len(lanes), *inputs, "~{memory}"])
     result = f"!llvm.struct<({', '.join([element] * len(lanes))})>"
     made = w.op(
         f'llvm.inline_asm has_side_effects "{text}", "{constraints}" {", ".join(given)}'
@@ -73,13 +73,22 @@ def _text(op: Op, sums: int, first: int, words: int) -> str:
             into = ", ".join(f"${i * each + k}" for k in range(each))
             at = first + (i * steps + step) * words
             a = ", ".join(f"${at + k}" for k in range(words))
-            a, turned = (f"{{{a}}}", "") if attrs["held"] else (a, f" {int(attrs['left'][3])},")
+            a = f"{{{a}}}" if attrs["held"] else a
             adds = "new" if attrs["fresh"] and step == 0 else "add"
-            lines.append(f"{name} {{{into}}}, {a}, ${b_at + step}, {adds}, 1, 1,{turned} {int(attrs['right'][3])};")
+            lines.append(f"{', '.join([f'{name} {{{into}}}', a, f'${b_at + step}', adds, *_modes(op, row)])};")
     lines.append("wgmma.commit_group.sync.aligned;")
     if attrs["waits"]:
         lines.append(f"{WAIT} 0;")
     return " ".join([*lines, "}"])
+
+
+def _modes(op: Op, row: MatrixProduct) -> list[str]:
+    """The last operands: that numbers are not negated, and the orders of the axes of operands in shared memory."""
+    if not row.acc.is_float():
+        return []
+    orders = [] if op.attrs["held"] else [op.attrs["left"][3]]
+    orders += [op.attrs["right"][3]]
+    return ["1", "1", *(str(int(order)) for order in orders if row.reads_across)]
 
 
 @emits("product_begun")

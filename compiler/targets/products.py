@@ -109,6 +109,11 @@ class MatrixProduct:
         return max(32 // self.a.bits, 1)
 
     @property
+    def reads_across(self) -> bool:
+        """Whether an operand in shared memory may lie in either order; else its inner axis goes along its rows."""
+        return self.a.bits == 16
+
+    @property
     def has_whole_rows(self) -> bool:
         """Whether each lane has all elements of its row of an operand, which other lanes have as well."""
         return self.neighbours == self.shape[2]
@@ -132,11 +137,16 @@ def _mma(
     return MatrixProduct(name, a, a, acc, shape, features, f"llvm.nvvm.mma.{size}.row.col.{kind}", word, precision)
 
 
-def _wgmma(a: DType, acc: DType, depth: int, kind: str) -> MatrixProduct:
-    """A row of `wgmma.mma_async`, whose sums lie in lanes as those of `mma.sync` do, 16 rows for each warp."""
+def _wgmma(a: DType, acc: DType, kind: str, precision: str = "") -> MatrixProduct:
+    """A row of `wgmma.mma_async`, whose sums lie in lanes as those of `mma.sync` do, 16 rows for each warp.
+
+    An instruction takes 32 bytes along the inner axis.
+    """
+    depth = 256 // a.bits
+    name = ".".join(filter(None, (f"wgmma.m64k{depth}", str(a), precision)))
     instruction = f"wgmma.mma_async.sync.aligned.m64n{{n}}k{depth}.{kind}"
     shape = (64, 8, depth)
-    return MatrixProduct(f"wgmma.m64k{depth}.{a}", a, a, acc, shape, ("wgmma",), instruction, "i32", of_groups=True)
+    return MatrixProduct(name, a, a, acc, shape, ("wgmma",), instruction, "i32", precision, of_groups=True)
 
 
 def _mfma(
@@ -202,8 +212,13 @@ _E4M3, _E5M2, _E4M3_Z, _E5M2_Z = (
 )
 
 PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
-    _wgmma(_F16, _F32, 16, "f32.f16.f16"),
-    _wgmma(_BF16, _F32, 16, "f32.bf16.bf16"),
+    _wgmma(_F16, _F32, "f32.f16.f16"),
+    _wgmma(_BF16, _F32, "f32.bf16.bf16"),
+    _wgmma(_F32, _F32, "f32.tf32.tf32", precision="tf32"),
+    _wgmma(_I8, _I32, "s32.s8.s8"),
+    _wgmma(_U8, _I32, "s32.u8.u8"),
+    _wgmma(_E4M3, _F32, "f32.e4m3.e4m3"),
+    _wgmma(_E5M2, _F32, "f32.e5m2.e5m2"),
     _mma(_F16, _F32, (16, 8, 16), "f16_mma", "f32.f32", "vector<2xf16>"),
     _mma(_BF16, _F32, (16, 8, 16), "bf16_mma", "bf16", "i32"),
     _mma(_F32, _F32, (16, 8, 8), "tf32_mma", "tf32", "i32", precision="tf32"),

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support import harness, ptx
-from support.gpu_cases_groups import BF16, CASES, product
+from support.gpu_case import GpuCase
+from support.gpu_cases_groups import BF16, CASES, E4M3, E5M2, product
 from support.gpu_cases_tiles import product as product_of_warps
 from support.launching_device import run_unit
 from support.ptx_device import run_ptx
@@ -43,6 +44,39 @@ WHY = {
     "an older GPU": (product(BF16, 64, 64, 64), "sm_80", "mma.sync.m16n8k16.bfloat16"),
     "a newer GPU": (product(BF16, 64, 64, 64), "sm_100a", "mma.sync.m16n8k16.bfloat16"),
     "code for later GPUs, too": (product(BF16, 64, 64, 64), "sm_90", "mma.sync.m16n8k16.bfloat16"),
+    "tf32": (
+        product(np.float32, 64, 64, 64, b_turned=True, precision="tf32"),
+        "sm_90a",
+        "wgmma.m64k8.float32.tf32",
+    ),
+    "float32": (
+        product(np.float32, 64, 64, 64, b_turned=True),
+        "sm_90a",
+        'elements: sm_90a has no matrix instruction of float32; precision="tf32" is not requested',
+    ),
+    "bytes across": (
+        product(np.int8, 64, 64, 64),
+        "sm_90a",
+        "mma.sync.m16n8k32.int8: not wgmma.m64k32.int8, as b lies across the inner axis in shared memory, which only"
+        " 16-bit elements may: it is kept as N x K, and b.transpose() is multiplied",
+    ),
+    "a across": (
+        product(np.float32, 64, 64, 64, a_turned=True, b_turned=True, precision="tf32"),
+        "sm_90a",
+        "mma.sync.m16n8k8.float32.tf32: not wgmma.m64k8.float32.tf32, as a lies across the inner axis in shared memory,"
+        " which only 16-bit elements may: it is kept as M x K",
+    ),
+    "float8 across": (
+        product(E4M3, 64, 64, 64),
+        "sm_90a",
+        "elements: not wgmma.m64k32.float8_e4m3fn, as b lies across the inner axis",
+    ),
+    "tiles of float8": (product(E5M2, 64, 32, 64, op="loaded"), "sm_90a", "wgmma.m64k32.float8_e5m2"),
+    "columns of bytes": (
+        product(np.int8, 64, 40, 64, op="loaded", N=40),
+        "sm_90a",
+        "mma.sync.m16n8k32.int8: not wgmma.m64k32.int8, as 40 columns of sums are not 8, 24 or a multiple of 16",
+    ),
     "other numbers": (
         product_of_warps(np.float64, 64, 64, 32, 1e-12, M=64, N=32, K=16, block=128),
         "sm_90a",
@@ -56,7 +90,7 @@ def test_what_multiplies(name: str) -> None:
     case, target, wanted = WHY[name]
     program = typed_program(case.spec(), lookup(target))
     ops = [op for function in program.functions for op in walk(function.body)]
-    found = [op.attrs["product"] for op in ops if "product" in op.attrs]
+    found = [op.attrs["product"] for op in ops if op.opcode.name == "together" and "product" in op.attrs]
     assert found and all(words == wanted or words.startswith(wanted) for words in found), found
 
 
@@ -160,6 +194,9 @@ def test_what_is_refused(tmp_path: Path, name: str, target: str) -> None:
     assert words in str(error)
 
 
+OF_HALVES = product(BF16, 64, 64, 64)
+OF_BYTES = product(np.int8, 64, 64, 64, b_turned=True)
+OF_FLOATS = product(E4M3, 64, 64, 64, b_turned=True)
 TAKEN = {
     "sums that either way gives away": """if gpu.block_idx.x < 1:
     u = gpu.dot_async(s, s, t).wait()
@@ -190,9 +227,8 @@ def test_what_is_taken(tmp_path: Path, name: str, target: str) -> None:
     assert any(op.opcode.name == "product_wait" for function in program.functions for op in walk(function.body))
 
 
-def changed(pattern: str, to: str) -> tuple[Any, list[Any]]:
+def changed(pattern: str, to: str, case: GpuCase) -> tuple[Any, list[Any]]:
     """What a product gives as PTX in which something was changed."""
-    case = product(BF16, 64, 64, 64)
     outputs = [np.zeros(array.shape, array.dtype) for array in case.expected()]
 
     def run(text: bytes, *rest: Any) -> None:
@@ -205,27 +241,34 @@ def changed(pattern: str, to: str) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "to", "message"),
+    ("pattern", "to", "message", "case"),
     [
-        (r"wgmma\.fence\.sync\.aligned;", "", "there is no wgmma.fence before it"),
-        (r"m64n64k16", "m64n56k16", "32 registers for 56 columns"),
-        (r"wgmma\.wait_group\.sync\.aligned 0;", "", "a product may be under way"),
+        (r"wgmma\.fence\.sync\.aligned;", "", "there is no wgmma.fence before it", OF_HALVES),
+        (r"m64n64k16", "m64n56k16", "32 registers for 56 columns", OF_HALVES),
+        (r"wgmma\.wait_group\.sync\.aligned 0;", "", "a product may be under way", OF_HALVES),
+        (r"m64n64k32", "m64n64k16", "this product is not known", OF_BYTES),
+        (r"(add|new);", r"\1, 1, 1;", "operands are not negated here", OF_BYTES),
+        (r"add, 1, 1;", "add, 1, 1, 0, 1;", "only those of 16 bits lie across", OF_FLOATS),
     ],
 )
-def test_the_interpreter_of_ptx_finds_mistakes(pattern: str, to: str, message: str) -> None:
+def test_the_interpreter_of_ptx_finds_mistakes(pattern: str, to: str, message: str, case: GpuCase) -> None:
     with pytest.raises(ptx.PtxError, match=message):
-        changed(pattern, to)
+        changed(pattern, to, case)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "to"),
-    [(r"add, 1, 1, 0, 1;", "add, 1, 1, 0, 0;"), (r"add, 1, 1, 0, 1;", "new, 1, 1, 0, 1;")],
-    ids=("the order of axes", "the first sums"),
+    ("pattern", "to", "case"),
+    [
+        (r"add, 1, 1, 0, 1;", "add, 1, 1, 0, 0;", OF_HALVES),
+        (r"add, 1, 1, 0, 1;", "new, 1, 1, 0, 1;", OF_HALVES),
+        (r"s32\.s8\.s8", "s32.u8.u8", OF_BYTES),
+        (r"f32\.e4m3\.e4m3", "f32.e5m2.e5m2", OF_FLOATS),
+    ],
+    ids=("the order of axes", "the first sums", "the sign of bytes", "the form of floats"),
 )
-def test_results_depend_on_the_operands(pattern: str, to: str) -> None:
+def test_results_depend_on_the_operands(pattern: str, to: str, case: GpuCase) -> None:
     with pytest.raises(AssertionError):  # other results, or an address outside of shared memory
-        case, outputs = changed(pattern, to)
-        case.check(outputs)
+        case.check(changed(pattern, to, case)[1])
 
 
 def test_what_a_description_says() -> None:

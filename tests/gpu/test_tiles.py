@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support import harness, simulated
 from support.gpu_case import GPUS, GpuCase
+from support.gpu_cases_groups import product as product_of_groups
 from support.gpu_cases_tiles import CASES, product
 
 from einkorn.compiler.pipeline import typed_program
@@ -115,7 +116,8 @@ def multiplied_by(row: MatrixProduct) -> GpuCase:
     """A product of the dtypes of a row, whose steps are so long that the row takes them."""
     dtype, depth = row.a.to_numpy(), max(row.shape[2], 16)
     if row.of_groups:
-        return product(dtype, 64, 32, 2 * depth, 1e-2, M=64, N=32, K=depth, stages=2, block=128)
+        how = {"precision": row.precision} if row.precision else {}
+        return product_of_groups(dtype, 64, 32, 2 * depth, N=32, K=depth, b_turned=not row.reads_across, **how)
     if row.precision:
         return product(dtype, 32, 32, 2 * depth, 4e-3, op="turned", precision=row.precision)
     of_narrow = "product_in_float32" if row.a.is_float() else "product_of_bytes"

@@ -10,10 +10,13 @@ from support.gpu_case import Array, GpuCase, numbers
 
 F16 = np.float16
 BF16: Any = ml_dtypes.bfloat16
+E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 FILE = "group_products.py"
 
 
 def product(dtype: Any, m: int, n: int, k: int, *, op: str = "product", **params: Any) -> GpuCase:
+    dtype = np.dtype(dtype)
+    wide_of_bytes = dtype.kind in "iu"
     a_turned, b_turned = params.get("a_turned", False), params.get("b_turned", False)
 
     def inputs() -> tuple[Array, ...]:
@@ -22,10 +25,11 @@ def product(dtype: Any, m: int, n: int, k: int, *, op: str = "product", **params
 
     def reference(a: Array, b: Array) -> Array:
         wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-        return ((wide_a.T if a_turned else wide_a) @ (wide_b.T if b_turned else wide_b)).astype(dtype)
+        result = (wide_a.T if a_turned else wide_a) @ (wide_b.T if b_turned else wide_b)
+        return result.astype(np.int32 if wide_of_bytes else np.float32 if dtype.itemsize == 1 else dtype)
 
     name = f"groups-{op}[{np.dtype(dtype).name}-{m}x{n}x{k}-{'-'.join(f'{key}{v}' for key, v in params.items())}]"
-    bound = 1e-2 if dtype is BF16 else 2e-3
+    bound = 0.0 if wide_of_bytes else {"bfloat16": 1e-2, "float16": 2e-3}.get(dtype.name, 1e-6)
     return GpuCase(name, FILE, f"group_products::{op}", inputs, reference, params, bound=bound, heavy=True)
 
 
@@ -53,6 +57,22 @@ CASES = (
     product(BF16, 130, 24, 32, M=128, N=24, block=128),
     product(BF16, 70, 64, 200, op="ahead"),
     product(F16, 64, 32, 64, op="ahead", N=32, K=64, stages=3),
+    product(np.float32, 64, 32, 32, N=32, K=16, b_turned=True, precision="tf32"),
+    product(np.float32, 130, 40, 96, M=128, N=48, K=16, b_turned=True, precision="tf32", block=256),
+    product(np.float32, 64, 32, 32, N=32, K=16, a_turned=True, precision="tf32"),  # by mma.sync
+    product(np.float32, 64, 32, 64, op="loaded", precision="tf32"),
+    product(np.float32, 64, 32, 96, op="ahead", N=32, b_turned=True, precision="tf32"),
+    product(np.int8, 70, 100, 200, N=96, K=128, b_turned=True),
+    product(np.int8, 64, 24, 64, op="loaded", N=24),
+    product(np.int8, 64, 40, 64, op="loaded", N=40),  # by mma.sync: integers have not 40 columns
+    product(np.uint8, 130, 48, 192, M=128, N=48, K=64, b_turned=True),
+    product(np.uint8, 65, 32, 256, op="loaded", K=256),
+    product(np.int8, 70, 64, 300, op="ahead", b_turned=True),
+    product(E4M3, 64, 64, 128, K=128, b_turned=True),
+    product(E4M3, 64, 32, 64, N=32),  # by elements: the second operand lies across the inner axis
+    product(E5M2, 128, 40, 96, M=128, N=48, K=32, b_turned=True, block=256),
+    product(E4M3, 64, 32, 128, op="loaded"),
+    product(E5M2, 64, 32, 256, op="ahead", N=32, K=64, stages=3, b_turned=True),
     chained(F16, 64),
     chained(BF16, 100, N=64, K=64),
 )

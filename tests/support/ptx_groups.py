@@ -20,7 +20,16 @@ from support.ptx_threads import load
 
 Array = Any
 SWIZZLE_BYTES = {1: 128, 2: 64, 3: 32}
-TYPES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+TYPES: dict[str, Any] = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "tf32": np.float32,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}
+WHOLE_NUMBERS = {8, 24, *range(16, 257, 16)}  # the numbers of columns that products of integers may have
 LANE, WARP = np.arange(128) % 32, np.arange(128) // 32
 
 
@@ -38,15 +47,15 @@ class Description:
             raise ins.fail("a pattern that does not begin at a multiple of its size is not known")
         self.swizzle = SWIZZLE_BYTES[mode]
 
-    def addresses(self, outer: int, inner: int, turned: bool) -> Array:
-        """Of each element along the outer axis (rows of a, columns of b) and the inner one, for two bytes each."""
+    def addresses(self, outer: int, inner: int, turned: bool, size: int) -> Array:
+        """Of each element along the outer axis (rows of a, columns of b) and the inner one, of `size` bytes each."""
         o, i = np.meshgrid(np.arange(outer), np.arange(inner), indexing="ij")
-        row_elements = self.swizzle // 2
+        row_elements = self.swizzle // size
         if turned:  # units of 8 rows of the inner axis are `stride` apart, panels of the outer axis `leading`
-            place = o // row_elements * self.leading + o % row_elements * 2
+            place = o // row_elements * self.leading + o % row_elements * size
             place = place + i // 8 * self.stride + i % 8 * self.swizzle
         else:  # units of 8 rows of the outer axis; the inner axis stays within the swizzle
-            place = o // 8 * self.stride + o % 8 * self.swizzle + i * 2
+            place = o // 8 * self.stride + o % 8 * self.swizzle + i * size
         linear = self.start + place
         chunks = self.swizzle // 16
         return linear ^ ((linear >> 7 & (chunks - 1)) << 4)
@@ -67,20 +76,23 @@ def _whole(ins: Instruction, group: Group) -> int:
 def _multiply(ins: Instruction, code: Code) -> Step:
     if ins.parts[0] != "mma_async":
         return _order(ins)
-    found = re.fullmatch(r"m64n(\d+)k16", ins.parts[3])
     kind = ins.parts[-1]
-    if ins.parts[1:3] != ("sync", "aligned") or found is None or ins.parts[4:] != ("f32", kind, kind):
+    if kind not in TYPES:
         raise ins.fail("this product is not known")
-    n, dtype, f32, wide = int(found[1]), TYPES[kind], type_of("f32"), type_of("b64")
-    held = isinstance(ins.operands[1], Tuple)
+    dtype, integer, wide = np.dtype(TYPES[kind]), kind in ("s8", "u8"), type_of("b64")
+    depth, acc = 32 // dtype.itemsize, type_of("s32" if integer else "f32")
+    found = re.fullmatch(rf"m64n(\d+)k{depth}", ins.parts[3])
+    if ins.parts[1:3] != ("sync", "aligned") or found is None or ins.parts[4:] != (acc.name, kind, kind):
+        raise ins.fail("this product is not known")
+    n, held = int(found[1]), isinstance(ins.operands[1], Tuple)
     into = ins.operands[0].parts  # type: ignore[union-attr]
-    if n % 8 or not 8 <= n <= 256 or len(into) != n // 2:
+    if n % 8 or not 8 <= n <= 256 or len(into) != n // 2 or (integer and n not in WHOLE_NUMBERS):
         raise ins.fail(f"{len(into)} registers for {n} columns")
-    numbers = [operand.value for operand in ins.operands[4:] if isinstance(operand, Immediate)]
-    if numbers[:2] != [1, 1] or len(numbers) != (3 if held else 4):
-        raise ins.fail("operands are not negated here")
-    turned = [bool(number) for number in numbers[2:]]
-    sums = [(code.source(ins, one, f32), code.target(ins, one, f32)) for one in into]
+    turned = _orders(ins, integer, dtype.itemsize == 2, 1 if held else 2)
+    if held and dtype.itemsize != 2:
+        raise ins.fail("fragments of these elements are not known")
+    sums = [(code.source(ins, one, acc), code.target(ins, one, acc)) for one in into]
+    narrow, exact = (np.int32, np.int64) if integer else (np.float32, np.float64)
     words = [code.source(ins, one, type_of("b32")) for one in ins.operands[1].parts] if held else []  # type: ignore[union-attr]
     a = None if held else code.source(ins, ins.operands[1], wide)
     b, adds = code.source(ins, ins.operands[2], wide), code.source(ins, ins.operands[3], type_of("pred"))
@@ -90,16 +102,30 @@ def _multiply(ins: Instruction, code: Code) -> Step:
         group.machine.products.begin(ins, group)
         right = _read(ins, group, b(group), n, turned[-1], dtype)
         left = _fragments(group, words, dtype) if a is None else _read(ins, group, a(group), 64, turned[0], dtype)
-        result = left.astype(np.float64) @ right.astype(np.float64).swapaxes(-1, -2)
+        if kind == "tf32":
+            left, right = ((one.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for one in (left, right))
+        result = left.astype(exact) @ right.astype(exact).swapaxes(-1, -2)
         before = group.spread(adds(group))
         for number, (source, to) in enumerate(sums):
             row = 16 * WARP + LANE // 4 + 8 * (number // 2 % 2)
             column = 8 * (number // 4) + LANE % 4 * 2 + number % 2
             own = result[:, row, column].reshape(count * 128)
-            old = np.where(before, source(group), np.float32(0)).astype(np.float64) if before.any() else 0.0
-            to(group, (own + old).astype(np.float32))
+            old = np.where(before, source(group), narrow(0)).astype(exact) if before.any() else exact(0)
+            to(group, (own + old).astype(narrow))
 
     return run
+
+
+def _orders(ins: Instruction, integer: bool, halves: bool, in_memory: int) -> list[bool]:
+    """Whether operands in memory lie across the inner axis, as the last numbers of an instruction say.
+
+    Only elements of 16 bits have such numbers; those before them, that operands are not negated, integers have not.
+    """
+    numbers = [operand.value for operand in ins.operands[4:] if isinstance(operand, Immediate)]
+    signs = [] if integer else [1, 1]
+    if numbers[: len(signs)] != signs or len(numbers) != len(signs) + (in_memory if halves else 0):
+        raise ins.fail("operands are not negated here, and only those of 16 bits lie across the inner axis")
+    return [bool(number) for number in numbers[len(signs) :]] or [False] * in_memory
 
 
 def _read(ins: Instruction, group: Group, bits: Array, outer: int, turned: bool, dtype: Any) -> Array:
@@ -107,13 +133,14 @@ def _read(ins: Instruction, group: Group, bits: Array, outer: int, turned: bool,
     described = group.spread(bits).reshape(-1, 128)
     if np.any(described != described[:, :1]):
         raise ins.fail("the threads of four warps describe different matrices")
-    result = np.zeros((len(described), outer, 16), np.uint16)
+    size, inner = dtype.itemsize, 32 // dtype.itemsize
+    result = np.zeros((len(described), outer, inner), f"u{size}")
     for number, one in enumerate(described[:, 0]):
-        places = Description(ins, int(one)).addresses(outer, 16, turned).reshape(-1).astype(np.uint64)
+        places = Description(ins, int(one)).addresses(outer, inner, turned, size).reshape(-1).astype(np.uint64)
         thread = np.repeat(np.asarray(group.numbers)[128 * number], len(places))
         reader = Group(group.machine, thread, len(places))
         try:
-            result[number] = load(reader, "shared", places, 16).reshape(outer, 16)
+            result[number] = load(reader, "shared", places, 8 * size).reshape(outer, inner)
         except BadAddress as error:
             raise ins.fail(str(error)) from None
     return result.view(dtype)

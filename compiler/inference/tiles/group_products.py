@@ -1,8 +1,9 @@
 """Multiplies by instructions that four warps execute together, which read their operands from shared memory.
 
 An operand is described to the hardware by where it begins, the width of its swizzle and two distances. Rows of eight
-follow each other within a panel of as many columns as the swizzle exchanges; panels follow each other. The first
-operand may be a tile, which is fragments as those of `mma.sync`.
+follow each other within a panel of as many columns as the swizzle exchanges; panels follow each other. The inner axis
+goes along the rows of memory; of elements of 16 bits it may go along its columns. The first operand may be a tile of
+such elements, which is fragments as those of `mma.sync`.
 
 See also `swizzles` (where elements lie), `targets.products`.
 """
@@ -26,21 +27,33 @@ def misfit(row: MatrixProduct, layout: TileLayout, depth: int, left: DotOperand,
     """Why a row does not multiply operands for sums of a layout; None where it does."""
     if not layouts.is_of_groups(layout) or layout.shape[1] == 1:
         return "the sums are not 64 rows, and at most 256 columns, for each four warps"
+    if not takes_columns(row, layout.shape[1]):
+        return f"{layout.shape[1]} columns of sums are not 8, 24 or a multiple of 16"
     if depth % row.shape[2]:
         return f"the inner size of {depth} is not a multiple of {row.shape[2]}"
     for name, operand in (("a", left), ("b", right)):
         in_registers = name == "a" and operand.tile is not None and fragments.is_fragment(row, operand.tile, layout)
-        reason = None if in_registers else _unreadable(operand)
+        reason = None if in_registers else _unreadable(row, operand, name)
         if reason is not None:
             return f"{name} {reason}"
     return None
 
 
-def _unreadable(operand: DotOperand) -> str | None:
+def takes_columns(row: MatrixProduct, columns: int) -> bool:
+    """Whether the instruction has so many columns, of which there are a multiple of eight."""
+    return row.acc.is_float() or columns in (8, 24) or columns % 16 == 0
+
+
+def _unreadable(row: MatrixProduct, operand: DotOperand, name: str) -> str | None:
     """Why hardware does not read an operand from shared memory."""
-    tensor, (rows, columns) = operand.tensor, _in_memory(operand)
+    tensor = operand.tensor
     if tensor is None:
+        rows, columns = operand.shape[::-1] if _stored_turned(row, name) else operand.shape
         return None if swizzle_of(operand.dtype, columns) is not None and rows % EIGHT == 0 else "is a small tile"
+    rows, columns = _in_memory(operand)
+    if not row.reads_across and operand.turned != (name == "b"):
+        kept = "N x K, and b.transpose() is multiplied" if name == "b" else "M x K"
+        return f"lies across the inner axis in shared memory, which only 16-bit elements may: it is kept as {kept}"
     root = root_of(tensor)
     if swizzle_in(tensor) is None:
         return 'is not of layout="dot"'
@@ -52,6 +65,11 @@ def _unreadable(operand: DotOperand) -> str | None:
             return "is a part of a matrix in shared memory"
         view = view.base
     return None
+
+
+def _stored_turned(row: MatrixProduct, name: str) -> bool:
+    """Whether a tile that is an operand is stored column by column."""
+    return name == "b" and not row.reads_across
 
 
 def _in_memory(operand: DotOperand) -> tuple[int, int]:
@@ -102,7 +120,7 @@ def multiply(
     builder, layout = call.builder, acc.layout
     depth, step = left.shape[1], row.shape[2]
     tall, steps = len(layout.rows.offsets) // 2, range(0, depth, step)
-    right = right.in_memory(call, "b")
+    right = right.in_memory(call, "b", turned=_stored_turned(row, "b"))
     described = _Description.of(right, by_columns=True)
     operands = list(right.place(call, builder.int_(0), builder.int_(0)))
     held: list[Value] = []

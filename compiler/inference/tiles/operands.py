@@ -72,12 +72,12 @@ class DotOperand:
             return cls((columns, rows), tensor.dtype, tensor, turned=True)
         return cls((rows, columns), tensor.dtype, tensor)
 
-    def in_memory(self, call: Point, name: str) -> DotOperand:
-        """The operand in shared memory, into which a tile is stored."""
+    def in_memory(self, call: Point, name: str, *, turned: bool = False) -> DotOperand:
+        """The operand in shared memory, into which a tile is stored; `turned`: column by column."""
         if self.tile is None:
             return self
         builder = call.builder
-        rows, columns = self.shape
+        rows, columns = self.shape[::-1] if turned else self.shape
         align = PATTERN if layouts.has_groups(call.evaluator.target) else 16
         pointer = layouts.shared_buffer(call.evaluator, self.dtype, rows * columns, name, align)
         tensor = laid_out_tensor(call, pointer, self.dtype, (rows, columns), f"operand {name}")
@@ -85,16 +85,17 @@ class DotOperand:
 
         def put() -> None:
             assert self.tile is not None
-            width = min(self.tile.layout.columns.run, neighbours_of(tensor))
+            width = 1 if turned else min(self.tile.layout.columns.run, neighbours_of(tensor))
             for row, column, vector in layouts.runs(call, self.tile):
                 for k in range(0, layouts.width_of(vector), width):
-                    place, offset = place_of(tensor, builder, (row, builder.iadd(column, builder.int_(k))))
+                    at = row, builder.iadd(column, builder.int_(k))
+                    place, offset = place_of(tensor, builder, at[::-1] if turned else at)
                     part = layouts.lanes_of(builder, vector, k, width)
                     builder.add("store", [part, place, offset], **layouts.alignment(self.dtype, width))
 
         layouts.if_owner(call, self.tile.layout, put)
         layouts.barrier(call)
-        return replace(self, tile=None, tensor=tensor)
+        return replace(self, tile=None, tensor=tensor, turned=turned)
 
     def place(self, call: Point, row: Value, column: Value) -> tuple[Value, Value]:
         """The pointer and the offset of an element."""

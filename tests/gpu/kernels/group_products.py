@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from einkorn.dsl import DeviceContext, Floating, InputTensor, OutputTensor, ceildiv, float32, gpu, register
+from einkorn.dsl import (
+    DeviceContext,
+    Floating,
+    InputTensor,
+    OutputTensor,
+    bfloat16,
+    ceildiv,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    gpu,
+    int8,
+    int32,
+    register,
+    uint8,
+)
 from einkorn.stdlib import Max
 
 F = TypeVar("F", bound=Floating)
+E = TypeVar("E", float16, bfloat16, float32, int8, uint8, float8_e4m3fn, float8_e5m2)
+R = TypeVar("R", float16, bfloat16, float32, int32)
 
 
-def product_block(out, a, b, M: int, N: int, K: int, a_turned: bool, b_turned: bool):
+def product_block(out, a, b, M: int, N: int, K: int, a_turned: bool, b_turned: bool, precision: str):
     """A tile of the product of a and b, either of which may lie by columns."""
     sa = gpu.shared[a.dtype](2, K, M, layout="dot") if a_turned else gpu.shared[a.dtype](2, M, K, layout="dot")
     sb = gpu.shared[b.dtype](2, N, K, layout="dot") if b_turned else gpu.shared[b.dtype](2, K, N, layout="dot")
@@ -28,7 +46,7 @@ def product_block(out, a, b, M: int, N: int, K: int, a_turned: bool, b_turned: b
             gpu.copy_async(sb[k % 2], b.tile(k, column, (K, N)))
         return gpu.commit()
 
-    sums = gpu.tile[float32](M, N)
+    sums = gpu.tile[int32 if out.dtype == int32 else float32](M, N)
     group = fetch(0)
     for k in range(ceildiv(depth, K)):
         group.wait()
@@ -36,16 +54,16 @@ def product_block(out, a, b, M: int, N: int, K: int, a_turned: bool, b_turned: b
         group = fetch(k + 1)
         left = sa[k % 2].transpose() if a_turned else sa[k % 2]
         right = sb[k % 2].transpose() if b_turned else sb[k % 2]
-        sums = gpu.dot(left, right, sums)
+        sums = gpu.dot(left, right, sums, precision=precision)
     group.wait()
     sums.cast(out.dtype).store(out.tile(row, column, (M, N)))
 
 
 @register("group_products::product")
 def product(
-    out: OutputTensor[F, "m n"],
-    a: InputTensor[F, "h k"],
-    b: InputTensor[F, "i j"],
+    out: OutputTensor[R, "m n"],
+    a: InputTensor[E, "h k"],
+    b: InputTensor[E, "i j"],
     ctx: DeviceContext,
     *,
     M: int = 64,
@@ -54,6 +72,7 @@ def product(
     block: int = 128,
     a_turned: bool = False,
     b_turned: bool = False,
+    precision: str = "ieee",
 ) -> None:
     grid = (ceildiv(out.dim(1), N), ceildiv(out.dim(0), M))
     ctx.launch(
@@ -63,8 +82,33 @@ def product(
         b,
         grid=grid,
         block=block,
-        parameters={"M": M, "N": N, "K": K, "a_turned": a_turned, "b_turned": b_turned},
+        parameters={"M": M, "N": N, "K": K, "a_turned": a_turned, "b_turned": b_turned, "precision": precision},
     )
+
+
+def loaded_block(out, a, b, N: int, K: int, precision: str):
+    """Both operands are tiles."""
+    row, column = gpu.block_idx.y, gpu.block_idx.x
+    sums = gpu.tile[int32 if out.dtype == int32 else float32](64, N)
+    for k in range(ceildiv(a.dim(1), K)):
+        left, right = gpu.load(a.tile(row, k, (64, K))), gpu.load(b.tile(k, column, (K, N)))
+        sums = gpu.dot(left, right, sums, precision=precision)
+    sums.cast(out.dtype).store(out.tile(row, column, (64, N)))
+
+
+@register("group_products::loaded")
+def loaded(
+    out: OutputTensor[R, "m n"],
+    a: InputTensor[E, "m k"],
+    b: InputTensor[E, "k n"],
+    ctx: DeviceContext,
+    *,
+    N: int = 32,
+    K: int = 64,
+    precision: str = "ieee",
+) -> None:
+    grid = (ceildiv(out.dim(1), N), ceildiv(out.dim(0), 64))
+    ctx.launch(loaded_block, out, a, b, grid=grid, block=128, parameters={"N": N, "K": K, "precision": precision})
 
 
 def chained_block(out, a, b, N: int, K: int):
@@ -91,28 +135,35 @@ def chained(
     ctx.launch(chained_block, out, a, b, grid=ceildiv(a.dim(0), 64), block=128, parameters={"N": N, "K": K})
 
 
-def ahead_block(out, a, b, M: int, N: int, K: int, stages: int):
+def ahead_block(out, a, b, M: int, N: int, K: int, stages: int, b_turned: bool, precision: str):
     """A product that goes on while the next one begins: when that before it has ended, its stage is filled again."""
     sa = gpu.shared[a.dtype](stages, M, K, layout="dot")
-    sb = gpu.shared[b.dtype](stages, K, N, layout="dot")
+    sb = gpu.shared[b.dtype](stages, *((N, K) if b_turned else (K, N)), layout="dot")
     row, column = gpu.block_idx.y, gpu.block_idx.x
 
     def fetch(k):
         gpu.copy_async(sa[k % stages], a.tile(row, k, (M, K)))
-        gpu.copy_async(sb[k % stages], b.tile(k, column, (K, N)))
+        if b_turned:
+            gpu.copy_async(sb[k % stages], b.tile(column, k, (N, K)))
+        else:
+            gpu.copy_async(sb[k % stages], b.tile(k, column, (K, N)))
         return gpu.commit()
 
+    def right(k):
+        return sb[k % stages].transpose() if b_turned else sb[k % stages]
+
+    sums = int32 if out.dtype == int32 else float32
     group = gpu.commit()
     for k in range(stages - 2):
         group = fetch(k)
     group.wait(pending=stages - 3)
     gpu.barrier()
-    product = gpu.dot_async(sa[0], sb[0], gpu.tile[float32](M, N))
+    product = gpu.dot_async(sa[0], right(0), gpu.tile[sums](M, N), precision=precision)
     group = fetch(stages - 2)
     for k in range(1, ceildiv(a.dim(1), K)):
         group.wait(pending=stages - 3)
         gpu.barrier()
-        product = gpu.dot_async(sa[k % stages], sb[k % stages], product)
+        product = gpu.dot_async(sa[k % stages], right(k), product, precision=precision)
         product.wait(pending=1)
         gpu.barrier()
         group = fetch(k + stages - 2)
@@ -122,15 +173,25 @@ def ahead_block(out, a, b, M: int, N: int, K: int, stages: int):
 
 @register("group_products::ahead")
 def ahead(
-    out: OutputTensor[F, "m n"],
-    a: InputTensor[F, "m k"],
-    b: InputTensor[F, "k n"],
+    out: OutputTensor[R, "m n"],
+    a: InputTensor[E, "h k"],
+    b: InputTensor[E, "i j"],
     ctx: DeviceContext,
     *,
     M: int = 64,
     N: int = 64,
     K: int = 32,
     stages: int = 4,
+    b_turned: bool = False,
+    precision: str = "ieee",
 ) -> None:
     grid = (ceildiv(out.dim(1), N), ceildiv(out.dim(0), M))
-    ctx.launch(ahead_block, out, a, b, grid=grid, block=128, parameters={"M": M, "N": N, "K": K, "stages": stages})
+    ctx.launch(
+        ahead_block,
+        out,
+        a,
+        b,
+        grid=grid,
+        block=128,
+        parameters={"M": M, "N": N, "K": K, "stages": stages, "b_turned": b_turned, "precision": precision},
+    )
