@@ -64,10 +64,10 @@ def _multiply_in_waves(w: FunctionWriter, op: Op, row: MatrixProduct) -> None:
     sums = mlir_type(acc.simd)
     known = {"a": (_as_word(w, a, row.word), row.word), "b": (_as_word(w, b, row.word), row.word)}
     known["acc"] = w.name(acc), sums
-    constants = {"zero": "0 : i32", "true": "true", "false": "false"}
+    constants = {"zero": "0 : i32", "one": "1 : i32", "true": "true", "false": "false"}
     for name, value in constants.items():
         if name in row.arguments:
-            text = "i32" if name == "zero" else "i1"
+            text = "i32" if value.endswith("i32") else "i1"
             known[name] = w.op(f"llvm.mlir.constant({value}) : {text}"), text
     given = [known[argument] for argument in row.arguments]
     names, types = (", ".join(part) for part in zip(*given, strict=True))

@@ -151,7 +151,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         _target("gfx908", 64, _CDNA1),
         _target("gfx90a", 64, _CDNA2),
         _target("gfx942", 64, _CDNA3 | {"tf32_mma", "fp8_fnuz"}),
-        _target("gfx950", 64, _CDNA3 | {"bf16_convert", "mfma_16_bytes", "fp8_ocp"}, 160),
+        _target("gfx950", 64, _CDNA3 | {"bf16_convert", "mfma_16_bytes", "mfma_32_bytes", "fp8_ocp"}, 160),
         _target("gfx1030", 32, _RDNA2),
         _target("gfx1100", 32, _RDNA3),
         _target("gfx1101", 32, _RDNA3),

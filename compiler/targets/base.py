@@ -36,6 +36,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "mfma": "matrix products of 64 lanes with operands in registers: AMD's MFMA, as gfx90a has it",
     "mfma_8_bytes": "MFMA that takes 8 bytes of an operand from a lane, of integers of 8 bits",
     "mfma_16_bytes": "MFMA that takes 16 bytes of an operand from a lane",
+    "mfma_32_bytes": "MFMA that takes 32 bytes of an operand from a lane, of 8-bit floats",
     "wmma": "matrix products of 32 lanes with operands in registers: AMD's WMMA",
     "wmma_rows": "WMMA that takes whole rows of operands from a lane (RDNA 3)",
     "wmma_parts": "WMMA that takes half a row of an operand from a lane (RDNA 4)",

@@ -30,6 +30,7 @@ that they are.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from ...dsl.diagnostics.dataclass import dataclass
@@ -179,6 +180,13 @@ def _mfma(
     )
 
 
+def _mfma_of_formats(a: DType, number: str) -> MatrixProduct:
+    """A row of MFMA of 4-, 6- and 8-bit floats, whose format is a number; its scales are 1, and so left out."""
+    intrinsic = "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4"
+    row = _mfma((a, _F32), 128, "mfma_32_bytes", "", "vector<8xi32>")
+    return replace(row, intrinsic=intrinsic, arguments=("b", "a", "acc", number, number, *["zero"] * 4))
+
+
 def _wmma(of: tuple[DType, DType], feature: str, kind: str, word: str, *, whole: bool) -> MatrixProduct:
     """A row of WMMA, which 32 lanes compute together; `whole`: the form of RDNA 3, with whole rows in a lane."""
     a, acc = of
@@ -234,6 +242,8 @@ PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _mfma((_I8, _I32), 64, "mfma_16_bytes", ".i8", "vector<4xi32>"),
     _mfma((_I8, _I32), 32, "mfma_8_bytes", ".i8", "i64"),
     _mfma((_I8, _I32), 16, "int8_mma", "i8", "i32"),
+    _mfma_of_formats(_E4M3, "zero"),
+    _mfma_of_formats(_E5M2, "one"),
     *(
         _mfma((a, _F32), 32, feature, f".{kind}.{kind}", "i64")
         for a, feature, kind in (

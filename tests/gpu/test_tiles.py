@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from support import harness, simulated
@@ -150,6 +151,16 @@ WHY = {
     "gfx1030": "elements: gfx1030 has no matrix instruction of float16",
     "sim:gfx942": "elements: a simulated GPU multiplies them one by one, so that each access is checked",
 }
+
+
+@pytest.mark.parametrize("depth", [64, 256])
+def test_long_steps_of_narrow_floats(depth: int) -> None:
+    """An inner size that the longest instruction does not take goes by the next one."""
+    case = product(ml_dtypes.float8_e5m2, 33, 48, 2 * depth, 1e-5, op="product_in_float32", K=depth)
+    name, shorter = "mfma.16x16x128.float8_e5m2", "mfma.16x16x32.float8_e5m2"
+    wanted = name if depth % 128 == 0 else f"{shorter}: not {name}, as the inner size of 64 is not a multiple of 128"
+    assert f"'product': '{wanted}'" in str(typed_program(case.spec(), lookup("gfx950")))
+    case.check(case.interpret("gfx950"), lookup("gfx950").lanes)
 
 
 @pytest.mark.parametrize("name", WHY)
