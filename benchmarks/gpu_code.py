@@ -53,6 +53,7 @@ HEADS = "bfloat16[4, 8, 2048, 64]"
 ROWS: dict[str, CodeRow] = {
     "add": CodeRow("add", [X, X], SQUARE, streams=2),
     "exp": CodeRow("exp", [X], SQUARE),
+    "exp fast": CodeRow("exp", [X], SQUARE, {"fast": True}),
     "softmax": CodeRow("softmax", [X], SQUARE, {"axis": -1}),
     "softmax bf16": CodeRow("softmax", ["bfloat16[4096, 1024]"], SQUARE, {"axis": -1}, 2),
     "softmax long": CodeRow("softmax", ["float32[1024, 4096]"], SQUARE, {"axis": -1}),

@@ -188,6 +188,7 @@ def _rows(kernel: Any, pointers: str, block: int, rows: int, warps: int = 4) -> 
 PEERS: dict[str, Peer] = {
     "add": Peer(add, "fp32 fp32 fp32", {"BLOCK": 1024}, 4096, 4, "n"),
     "exp": Peer(exponential, "fp32 fp32", {"BLOCK": 1024}, 4096, 4, "n"),
+    "exp fast": Peer(exponential, "fp32 fp32", {"BLOCK": 1024}, 4096, 4, "n"),
     "softmax": _rows(softmax, "fp32 fp32", 1024, 4096),
     "softmax bf16": _rows(softmax, "bf16 bf16", 1024, 4096),
     "softmax long": _rows(softmax, "fp32 fp32", 4096, 1024, 8),

@@ -20,7 +20,16 @@ from ..targets.base import Target
 from . import llvm
 
 # What the standard library uses for targets that have it: it need not be tried, which takes a process.
-OF_LIBRARY = frozenset({"", "llvm.nvvm.rcp.approx.ftz.f", "llvm.nvvm.ex2.approx.ftz.f", "llvm.amdgcn.exp2.f32"})
+_OF_NVIDIA = ("ex2", "lg2", "sin", "cos", "sqrt", "rsqrt", "rcp")
+_OF_AMD = ("exp2", "log", "sin", "cos", "sqrt", "rsq", "rcp", "fract")
+OF_LIBRARY = frozenset(
+    {
+        "",
+        *(f"llvm.nvvm.{name}.approx.ftz.f" for name in _OF_NVIDIA),
+        "tanh.approx.f32 $0, $1;",
+        *(f"llvm.amdgcn.{name}.f32" for name in _OF_AMD),
+    }
+)
 
 
 def check_native(program: Program, target: Target) -> None:

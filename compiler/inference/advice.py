@@ -41,7 +41,7 @@ def over_slice(
 def over_elements(function: str, node: s.SyntaxNode, frame: Frame) -> str:
     """For a tensor that is given to a function of numbers."""
     text = source_of(node, frame)
-    more = ", ..." if len(STUBS[function].signature.parameters) > 1 else ""
+    more = ", ..." if len(STUBS[function].operands) > 1 else ""
     return f"work on elements: {function}({text}[i]{more}) in the body of a foreach"
 
 

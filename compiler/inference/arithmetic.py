@@ -203,7 +203,7 @@ def call_row(call: Point, name: str, operands: list[Any]) -> Any:
     """A row called by its name: `max(x, 0)`, `fma(a, b, c)`."""
     row = ROWS[name]
     if not any(isinstance(v, Value) for v in operands):
-        for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
+        for key, operand in zip(STUBS[name].operands, operands, strict=True):
             check_number(call, name, operand, key)
         return fold(call, row, operands)
     if name in ("rotl", "rotr") and all(isinstance(v, Value) and v.weak is None for v in operands):
@@ -213,9 +213,9 @@ def call_row(call: Point, name: str, operands: list[Any]) -> Any:
 
 def call_numbers(call: Point, name: str, operands: list[object], *, widening: bool = True) -> list[Value]:
     """The arguments of a name of the language as run-time values of one type; one of them is such a value."""
-    for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
+    for key, operand in zip(STUBS[name].operands, operands, strict=True):
         check_number(call, name, operand, key)
-    nodes = [call.nodes.get(key, call.node) for key in STUBS[name].signature.parameters]
+    nodes = [call.nodes.get(key, call.node) for key in STUBS[name].operands]
     numbers = [v for v in operands if isinstance(v, Value)]
     anchor = min(numbers, key=lambda v: (v.weak is not None, v.sums is None))  # the first that decides the type
     for number in numbers if widening and anchor.weak is None else ():

@@ -17,8 +17,9 @@ from ...dsl.types.dtype import INT
 from ..ir.program import Value
 from .advice import uncallable
 from .arithmetic import call_row
-from .calls.arguments import bind_stub
+from .calls.arguments import bind_stub, check_number
 from .calls.inlining import inline
+from .calls.library import FAST, call_fast, takes_fast
 from .calls.struct_methods import own_call
 from .evaluator import CALLABLES, RULES, Point, callable_
 from .recovery import Cascade
@@ -31,6 +32,7 @@ from .values.compile_time import (
     Poisoned,
     StructValue,
     StubRef,
+    is_comptime_number,
     is_poisoned,
 )
 from .values.describe import describe
@@ -81,6 +83,9 @@ def call_stub(call: Point, callee: StubRef, args: list[Any], keywords: Keywords)
         args = [_fold_left(call, name, args[:-1]), args[-1]]
     bound = bind_stub(call, name, args, keywords)
     function = RULES.get(name)
+    if FAST in bound and takes_fast(call, name, bound) and not is_comptime_number(bound["x"]):
+        check_number(call, name, bound["x"], "x")
+        return call_fast(call, name, bound["x"])
     if function is None:
         return call_row(call, name, list(bound.values()))
     return function(call, **bound)

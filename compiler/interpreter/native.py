@@ -51,13 +51,14 @@ def _exchange(op: Op, machine: Machine) -> Evaluate:
     return move
 
 
-def _exp2(x: Any) -> Any:
-    return _normal_or_zero(np.exp2(np.float64(x)))
+def _near(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The nearest float32 to a function, where subnormal arguments and results count as 0."""
 
+    def nearest(x: object) -> Any:
+        with np.errstate(all="ignore"):
+            return _normal_or_zero(function(np.float64(_normal_or_zero(x))))
 
-def _reciprocal(x: object) -> Any:
-    with np.errstate(divide="ignore"):
-        return _normal_or_zero(1 / np.float64(_normal_or_zero(x)))
+    return nearest
 
 
 def _normal_or_zero(x: object) -> Any:
@@ -67,12 +68,28 @@ def _normal_or_zero(x: object) -> Any:
     return np.where(np.abs(number) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), number), number)[()]
 
 
+_EXP2, _LOG2, _SQRT = _near(np.exp2), _near(np.log2), _near(np.sqrt)
+_RSQRT, _RECIPROCAL = _near(lambda x: 1 / np.sqrt(x)), _near(lambda x: 1 / x)
+
 # The code of instructions and intrinsics in the standard library, and what they compute. The empty code copies.
 _OF_LIBRARY: Final[dict[str, Callable[[Any], Any]]] = {
     "": lambda x: x,
-    "llvm.nvvm.ex2.approx.ftz.f": _exp2,
-    "llvm.amdgcn.exp2.f32": _exp2,
-    "llvm.nvvm.rcp.approx.ftz.f": _reciprocal,
+    "llvm.nvvm.ex2.approx.ftz.f": _EXP2,
+    "llvm.nvvm.lg2.approx.ftz.f": _LOG2,
+    "llvm.nvvm.sin.approx.ftz.f": _near(np.sin),
+    "llvm.nvvm.cos.approx.ftz.f": _near(np.cos),
+    "llvm.nvvm.sqrt.approx.ftz.f": _SQRT,
+    "llvm.nvvm.rsqrt.approx.ftz.f": _RSQRT,
+    "llvm.nvvm.rcp.approx.ftz.f": _RECIPROCAL,
+    "tanh.approx.f32 $0, $1;": _near(np.tanh),
+    "llvm.amdgcn.exp2.f32": _EXP2,
+    "llvm.amdgcn.log.f32": _LOG2,
+    "llvm.amdgcn.sin.f32": _near(lambda turns: np.sin(2 * np.pi * turns)),
+    "llvm.amdgcn.cos.f32": _near(lambda turns: np.cos(2 * np.pi * turns)),
+    "llvm.amdgcn.fract.f32": _near(lambda x: x - np.floor(x)),
+    "llvm.amdgcn.sqrt.f32": _SQRT,
+    "llvm.amdgcn.rsq.f32": _RSQRT,
+    "llvm.amdgcn.rcp.f32": _RECIPROCAL,
 }
 
 

@@ -105,8 +105,11 @@ def trunc(x: Any) -> Any:
 
 
 @stub("row")
-def sqrt(x: Any) -> Any:
-    """The square root of a float, correctly rounded; of a complex number the one with a real part of 0 or more."""
+def sqrt(x: Any, *, fast: bool = False) -> Any:
+    """The square root of a float, correctly rounded; of a complex number the one with a real part of 0 or more.
+
+    With `fast` GPUs take their instruction for float32 and half types: see `docs/numerics.md`.
+    """
 
 
 @stub("row")

@@ -268,7 +268,7 @@ def of_value(name: str, text: str) -> str | None:
     here = RENAMED.get(name, name)
     if here not in STUBS or "." in here:
         return None
-    more = ", ..." if len(STUBS[here].signature.parameters) > 1 else ""
+    more = ", ..." if len(STUBS[here].operands) > 1 else ""
     return f"write {here}({text}{more})"
 
 

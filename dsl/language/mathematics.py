@@ -1,7 +1,8 @@
 """Declares the mathematics that is written in the language itself: names, signatures and meanings (see `stubs`).
 
-How exact each function is, and its special values, stand in `docs/numerics.md`. See also `stdlib/math/functions.py` and
-its neighbours (the functions themselves).
+How exact each function is, and its special values, stand in `docs/numerics.md`. With `fast=True` float32 and half types
+take the instructions that a GPU has for approximations; elsewhere nothing changes. See also `stdlib/math/functions.py`
+and its neighbours (the functions themselves).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ __all__ = [
     "log10",
     "modf",
     "pow",
+    "reciprocal",
     "remainder",
     "rsqrt",
     "sin",
@@ -55,8 +57,13 @@ __all__ = [
 
 
 @stub("library")
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: Any, *, fast: bool = False) -> Any:
     """`1 / sqrt(x)`."""
+
+
+@stub("library")
+def reciprocal(x: Any, *, fast: bool = False) -> Any:
+    """`1 / x`; with `fast` to 1 ulp on GPUs, where it costs less than a division."""
 
 
 @stub("library")
@@ -70,12 +77,12 @@ def hypot(x: Any, y: Any) -> Any:
 
 
 @stub("library")
-def exp(x: Any) -> Any:
+def exp(x: Any, *, fast: bool = False) -> Any:
     """e to the power x."""
 
 
 @stub("library")
-def exp2(x: Any) -> Any:
+def exp2(x: Any, *, fast: bool = False) -> Any:
     """2 to the power x."""
 
 
@@ -85,17 +92,17 @@ def expm1(x: Any) -> Any:
 
 
 @stub("library")
-def log(x: Any) -> Any:
+def log(x: Any, *, fast: bool = False) -> Any:
     """The natural logarithm."""
 
 
 @stub("library")
-def log2(x: Any) -> Any:
+def log2(x: Any, *, fast: bool = False) -> Any:
     """The logarithm to base 2."""
 
 
 @stub("library")
-def log10(x: Any) -> Any:
+def log10(x: Any, *, fast: bool = False) -> Any:
     """The logarithm to base 10."""
 
 
@@ -114,12 +121,12 @@ def pow(x: Any, y: Any) -> Any:
 
 
 @stub("library")
-def sin(x: Any) -> Any:
+def sin(x: Any, *, fast: bool = False) -> Any:
     """The sine of x in radians."""
 
 
 @stub("library")
-def cos(x: Any) -> Any:
+def cos(x: Any, *, fast: bool = False) -> Any:
     """The cosine of x in radians."""
 
 
@@ -159,7 +166,7 @@ def cosh(x: Any) -> Any:
 
 
 @stub("library")
-def tanh(x: Any) -> Any:
+def tanh(x: Any, *, fast: bool = False) -> Any:
     """The hyperbolic tangent."""
 
 
@@ -179,7 +186,7 @@ def atanh(x: Any) -> Any:
 
 
 @stub("library")
-def erf(x: Any) -> Any:
+def erf(x: Any, *, fast: bool = False) -> Any:
     """The Gauss error function."""
 
 

@@ -87,6 +87,11 @@ class Stub(Exported):
             return result
         return result.replace(parameters=[p for p in result.parameters.values() if p.kind is not p.VAR_POSITIONAL])
 
+    @cached
+    def operands(self) -> tuple[str, ...]:
+        """The names of its parameters that are no options: those that may be given by position."""
+        return tuple(name for name, p in self.signature.parameters.items() if p.kind is not p.KEYWORD_ONLY)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.in_python:
             return self.function(*args, **kwargs)

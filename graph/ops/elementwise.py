@@ -1,7 +1,8 @@
 """Declares the elementwise ops: arithmetic, comparisons, logic, mathematics. One row an op (see `rows`).
 
 Operands are promoted to one dtype (see `types.promotion`) and broadcast to one shape; the result has both, comparisons
-and predicates give bool.
+and predicates give bool. With `fast=True` a GPU takes its instructions that approximate a function of float32 and half
+types (see `docs/numerics.md`); elsewhere nothing changes, and other dtypes are refused.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def mul(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """lhs * rhs; integers wrap."""
 
 
-@elementwise("comparable", integers=DType.float64, operator="__truediv__")
-def div(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
+@elementwise("comparable", integers=DType.float64, fast=True, operator="__truediv__")
+def div(lhs: TensorValueLike, rhs: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """True division. Integers (and bools) are divided in float64."""
 
 
@@ -141,13 +142,13 @@ def relu(x: TensorValueLike) -> TensorValue:
     """max(x, 0); NaN stays NaN."""
 
 
-@elementwise("inexact")
-def exp(x: TensorValueLike) -> TensorValue:
+@elementwise("inexact", fast=True)
+def exp(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """e to the power x."""
 
 
-@elementwise("inexact")
-def log(x: TensorValueLike) -> TensorValue:
+@elementwise("inexact", fast=True)
+def log(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """The natural logarithm; NaN below 0, -inf at 0."""
 
 
@@ -166,53 +167,58 @@ def atanh(x: TensorValueLike) -> TensorValue:
     """The number whose hyperbolic tangent is x; NaN beyond -1 and 1."""
 
 
-@elementwise("inexact")
-def sqrt(x: TensorValueLike) -> TensorValue:
+@elementwise("inexact", fast=True)
+def sqrt(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """The square root; NaN below 0."""
 
 
-@elementwise("float")
-def rsqrt(x: TensorValueLike) -> TensorValue:
+@elementwise("float", fast=True)
+def rsqrt(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """1 / sqrt(x)."""
 
 
-@elementwise("inexact")
-def sin(x: TensorValueLike) -> TensorValue:
+@elementwise("inexact", fast=True)
+def sin(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """The sine of x in radians."""
 
 
-@elementwise("inexact")
-def cos(x: TensorValueLike) -> TensorValue:
+@elementwise("inexact", fast=True)
+def cos(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """The cosine of x in radians."""
 
 
-@elementwise("inexact")
-def tanh(x: TensorValueLike) -> TensorValue:
+@elementwise("inexact", fast=True)
+def tanh(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """The hyperbolic tangent."""
 
 
-@elementwise("float")
-def erf(x: TensorValueLike) -> TensorValue:
+@elementwise("float", fast=True)
+def erf(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """The Gauss error function."""
 
 
-@elementwise("float")
-def sigmoid(x: TensorValueLike) -> TensorValue:
+@elementwise("float", fast=True)
+def sigmoid(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """1 / (1 + exp(-x)); half types compute in float32."""
 
 
-@elementwise("float")
-def silu(x: TensorValueLike) -> TensorValue:
+@elementwise("float", fast=True)
+def silu(x: TensorValueLike, *, fast: bool = False) -> TensorValue:
     """x * sigmoid(x); half types compute in float32."""
 
 
-@elementwise("float", attributes={"approximate": partial(choice_of, known=("none", "tanh", "quick"), code="EK0414")})
-def gelu(x: TensorValueLike, approximate: str = "none") -> TensorValue:
+@elementwise(
+    "float",
+    attributes={"approximate": partial(choice_of, known=("none", "tanh", "quick"), code="EK0414")},
+    fast=True,
+)
+def gelu(x: TensorValueLike, approximate: str = "none", *, fast: bool = False) -> TensorValue:
     """x times the normal distribution function at x.
 
     Args:
         x: a tensor of floats; half types compute in float32.
         approximate: "none" by erf; "tanh"; "quick" as x * sigmoid(1.702 * x).
+        fast: on GPUs their instructions for `erf`, `tanh` or `exp`: see `docs/numerics.md`.
 
     Raises:
         GraphError: another `approximate`.

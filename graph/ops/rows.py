@@ -25,6 +25,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import axis_of, flag_of
@@ -56,6 +57,7 @@ def elementwise(
     apart: Mapping[str, str] | None = None,
     integers: DType | None = None,
     attributes: Mapping[str, Reader] | None = None,
+    fast: bool = False,
     family: str | None = None,
     kernel: str | None = None,
     method: str | None = None,
@@ -68,13 +70,15 @@ def elementwise(
         apart: operands that are not promoted with the others, and the kinds of each.
         integers: the dtype in which integers and bools are computed; their own when left out.
         attributes: how each attribute is read.
+        fast: it has the attribute `fast`, which requests the approximations of GPUs for floats of 32 bits or fewer.
         family, kernel: the kernel, where its name or its file is another than the op's.
         method, operator: see `stage.op`.
     """
-    alone, readers = apart or {}, attributes or {}
+    alone = apart or {}
+    readers = dict(attributes or {}) | ({"fast": flag_of} if fast else {})
 
     def stage(name: str, kernel: tuple[str, str], given: Mapping[str, Any]) -> TensorValue:
-        if not apart and not attributes:
+        if not apart and not readers:
             return builtin(*kernel, broadcast(name, _promoted(name, given, kinds, integers)))[0]
         operands = {}
         for operand, kind in alone.items():
@@ -83,6 +87,9 @@ def elementwise(
         others = {operand: given[operand] for operand in given if operand not in alone and operand not in readers}
         operands |= _promoted(name, others, kinds, integers)
         parameters = {attribute: read(attribute, given[attribute]) for attribute, read in readers.items()}
+        if parameters.pop("fast", False):
+            _check_fast(name, operands)
+            kernel = ("fast", f"{kernel[1]}_fast")
         values = broadcast(name, {operand: operands[operand] for operand in given if operand in operands})
         return builtin(*kernel, values, parameters)[0]
 
@@ -222,6 +229,19 @@ def _row(
         return declared(op, method, operator)  # type: ignore[return-value]
 
     return declare
+
+
+def _check_fast(name: str, operands: Mapping[str, TensorValue]) -> None:
+    """Refuses `fast` for dtypes of which GPUs have no approximations."""
+    for operand, value in operands.items():
+        if value.dtype not in FAST:
+            details = {"argument": operand, "expected": " or ".join(map(str, FAST)), "got": str(value.dtype)}
+            hint = "cast the operand to float32 first, or leave fast=True out"
+            text = f"fast=True has no meaning for {value.dtype}"
+            fail(name, text, code="EK0413", kind=DTypeError, hint=hint, **details)
+
+
+FAST = (DType.float32, DType.float16, DType.bfloat16)
 
 
 def _promoted(name: str, values: Mapping[str, Any], kinds: str, integers: DType | None) -> Mapping[str, TensorValue]:

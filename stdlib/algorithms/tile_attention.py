@@ -17,7 +17,8 @@ from math import inf
 from typing import Any
 
 from ...dsl import AnyDType, AnyTensor, Floating, Index, Parts, ceildiv, exp2, float32, fma, gpu, max, min, select
-from ..math.exponential import exp2_by_instruction, has_exp2, reciprocal_of_sum
+from ..math.exponential import reciprocal_of_sum
+from ..math.parts import exp2_by_instruction, has_approximations
 from .algorithm import product, unravelled
 from .few_queries import ends
 from .monoid import Monoid
@@ -183,7 +184,7 @@ def _along(
 
 
 def _power(x: Floating) -> Parts:
-    return exp2_by_instruction(x) if has_exp2() else exp2(x)
+    return exp2_by_instruction(x) if has_approximations() else exp2(x)
 
 
 def _added(

@@ -74,6 +74,11 @@ def _mul(x: ComplexFloating, y: ComplexFloating) -> Any:
     return _made(x, x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
 
 
+@implements("complex.reciprocal")
+def _reciprocal(x: ComplexFloating) -> Any:
+    return 1 / x
+
+
 @implements("complex.truediv")
 def _truediv(x: ComplexFloating, y: ComplexFloating) -> Any:
     """Divides by the larger part first (Smith, "Algorithm 116: Complex division", 1962)."""

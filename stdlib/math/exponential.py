@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import (
-    SIMD,
     Floating,
     abs,
     bitcast,
-    compiled_for,
     exp,
     exp2,
     expm1,
@@ -18,9 +16,7 @@ from ...dsl import (
     fma,
     implements,
     int32,
-    llvm_intrinsic,
     select,
-    unroll,
 )
 from .parts import (
     LN2_SHORT_32,
@@ -29,13 +25,17 @@ from .parts import (
     LOG2_E_64,
     ROUNDER32,
     applied,
+    by_instruction,
     clamped,
+    exp2_by_instruction,
     exp_core,
     fitted,
+    has_approximations,
     polynomial,
     power_of_two,
     scaled,
     sum_fast,
+    takes_nvidia,
     whole,
 )
 
@@ -87,7 +87,7 @@ def _exp(x: Floating) -> Any:
 
 
 def _exp_wide(x: Floating) -> Any:
-    if x.dtype != float64 and has_exp2():
+    if x.dtype != float64 and has_approximations():
         # 2**n with n from -126 to 127 is a normal number; beyond these what is left of x makes the result subnormal,
         # or too large.
         shifted = fma(clamped(x, -87.0, 88.0), LOG2_E_32[0], ROUNDER32 + 127.0)
@@ -102,34 +102,13 @@ def _exp_wide(x: Floating) -> Any:
     return scaled(number, n)
 
 
-def has_exp2() -> bool:
-    """Whether the target computes 2**x of a float32 by an instruction."""
-    return compiled_for().supports("ex2") or compiled_for().supports("v_exp")
-
-
-def exp2_by_instruction(x: Floating) -> Any:
-    """2**x of float32, to 2 ulp, or 0 where that is no normal number: an instruction of the target."""
-    if x.width == 1:
-        return _exp2_instruction(x)
-    lanes: Any = ()
-    for k in unroll(x.width):
-        lanes = (*lanes, _exp2_instruction(x[k]))
-    return SIMD[float32, x.width](*lanes)
-
-
-def _exp2_instruction(x: Floating) -> Any:
-    if compiled_for().supports("ex2"):
-        return llvm_intrinsic("llvm.nvvm.ex2.approx.ftz.f", float32, x, has_side_effects=False)
-    return llvm_intrinsic("llvm.amdgcn.exp2.f32", float32, x, has_side_effects=False)
-
-
 def reciprocal_of_sum(x: Floating) -> Any:
     """1 / x of a sum that is 0 or from 1 to 2**24: within 1 ulp, NaN of 0 and NaN.
 
     A division has a rare case that ptxas calls a function for, and values that a thread holds are spilled for the call.
     """
-    if x.dtype == float32 and compiled_for().supports("ex2"):
-        near = llvm_intrinsic("llvm.nvvm.rcp.approx.ftz.f", float32, x, has_side_effects=False)
+    if x.dtype == float32 and takes_nvidia():
+        near = by_instruction(x, "llvm.nvvm.rcp.approx.ftz.f", "")
         return fma(near, fma(-x, near, 1.0), near)
     return 1 / x
 
@@ -140,7 +119,7 @@ def exp_of_difference(x: Floating) -> Any:
     Where the target has an instruction for 2**x: relative to the result within 2**-22 + abs(x) * 2**-24, which is less
     than what the rounding of the difference costs; results below 2**-126 are 0.
     """
-    if x.dtype == float32 and has_exp2():
+    if x.dtype == float32 and has_approximations():
         return exp2_by_instruction(x * LOG2_E_32[0])
     return exp(x)
 

@@ -1,8 +1,9 @@
 """Mathematics, written in the kernel language: what `exp(x)`, `sin(x)`, `x ** y`, … mean inside a kernel.
 
 The functions use additions, multiplications, `fma`, divisions, square roots and operations on bits, in a fixed order,
-and no call of a mathematics library or of a target's own approximation. So every target gives the same bits, and a loop
-over elements becomes vector code: cases are chosen with `select`.
+and no call of a mathematics library. Instructions of a target that approximate are used by `exp`, and by what is called
+with `fast=True` (see `fast`). So every target gives the same bits of all others, and a loop over elements becomes
+vector code: cases are chosen with `select`.
 
 Complex numbers are in `math.complex`.
 
@@ -34,6 +35,7 @@ from ...dsl import (
     int64,
     ldexp,
     rare,
+    reciprocal,
     rsqrt,
     select,
     sqrt,
@@ -45,6 +47,7 @@ from . import circular as math_circular  # noqa: F401
 from . import complex as math_complex  # noqa: F401
 from . import error as math_error  # noqa: F401
 from . import exponential as math_exponential  # noqa: F401
+from . import fast as math_fast  # noqa: F401
 from . import gamma as math_gamma  # noqa: F401
 from . import hyperbolic as math_hyperbolic  # noqa: F401
 from . import integers as math_integers  # noqa: F401
@@ -89,6 +92,15 @@ def _rsqrt_wide(x: Floating) -> Any:
     refined = fma(guess, step, guess)
     refined = select(small, refined * down, refined)
     return select((x > 0.0) & (x < INFINITY), refined, guess)
+
+
+@implements(reciprocal)
+def _reciprocal(x: Floating) -> Any:
+    return applied(_reciprocal_wide, x)
+
+
+def _reciprocal_wide(x: Floating) -> Any:
+    return 1 / x
 
 
 @implements(hypot)

@@ -11,15 +11,19 @@ from ...dsl import (
     Integral,
     Numeric,
     bitcast,
+    compiled_for,
     float32,
     float64,
     fma,
+    inline_assembly,
     int32,
     int64,
+    llvm_intrinsic,
     select,
     static_assert,
     uint32,
     uint64,
+    unroll,
 )
 
 INFINITY = float("inf")
@@ -66,6 +70,48 @@ EXP_64 = (
     0.1666666666666653,
     0.5000000000000011,
 )
+
+
+# *** instructions that approximate ***
+
+
+def has_approximations() -> bool:
+    """Whether the target has instructions that approximate functions of float32."""
+    return takes_nvidia() or compiled_for().supports("v_exp")
+
+
+def takes_nvidia() -> bool:
+    """Whether these are NVIDIA's."""
+    return compiled_for().supports("ex2")
+
+
+def by_instruction(x: Floating, nvidia: str, amd: str) -> Any:
+    """What an instruction of the target gives for each lane of a float32.
+
+    Each is an intrinsic of LLVM, or where LLVM has none, the instruction itself.
+    """
+    if x.width == 1:
+        return _of_one(x, nvidia, amd)
+    lanes: Any = ()
+    for k in unroll(x.width):
+        lanes = (*lanes, _of_one(x[k], nvidia, amd))
+    return SIMD[float32, x.width](*lanes)
+
+
+def _of_one(x: Floating, nvidia: str, amd: str) -> Any:
+    if not takes_nvidia():
+        return llvm_intrinsic(amd, float32, x, has_side_effects=False)
+    if nvidia[:5] != "llvm.":
+        return inline_assembly(nvidia, float32, x, constraints="=f,f", has_side_effects=False)
+    return llvm_intrinsic(nvidia, float32, x, has_side_effects=False)
+
+
+def exp2_by_instruction(x: Floating) -> Any:
+    """2**x of float32, to 2 ulp, or 0 where that is no normal number: an instruction of the target."""
+    return by_instruction(x, "llvm.nvvm.ex2.approx.ftz.f", "llvm.amdgcn.exp2.f32")
+
+
+# *** polynomials and sums of two floats ***
 
 
 def polynomial(x: Floating, coefficients: tuple[float, ...]) -> Any:

@@ -52,8 +52,17 @@ def test_a_row_takes_the_dtypes_of_its_kernel(name: str) -> None:
         if not any(dtype.is_complex() for dtype in held):
             taken = {dtype for dtype in taken if not dtype.is_complex()}
         assert taken == held, f"{argument.name} is {kind}"
-    attributes = set(inspect.signature(op.function).parameters) - set(op.operands) - {"keepdims"}
+    attributes = set(inspect.signature(op.function).parameters) - set(op.operands) - {"keepdims", "fast"}
     assert attributes == {parameter.name for parameter in schema.parameters}
+
+
+def test_fast_rows_have_two_kernels_of_the_same_arguments() -> None:
+    fast = [op for op in map(OPS.__getitem__, ROWS) if "fast" in inspect.signature(op.function).parameters]
+    assert {f"{op.name}_fast" for op in fast} == set(kernel_family("fast").kernels)
+    for op in fast:
+        schema = kernel_family("fast").kernels[f"{op.name}_fast"].schema
+        assert schema.parameters == schema_of(op).parameters
+        assert [a.name for a in schema.inputs] == [a.name for a in schema_of(op).inputs]
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
@@ -90,6 +99,7 @@ def test_type_checkers_see_the_methods_that_rows_add(owner: type) -> None:
         assert getattr(owner, name) is function
         actual = list(inspect.signature(function).parameters.values())[1:]
         if name.startswith("__"):  # Python passes these by position
+            actual = [p for p in actual if p.kind is not inspect.Parameter.KEYWORD_ONLY]
             assert len(actual) == len(seen[name]), name
         else:
             empty = inspect.Parameter.empty

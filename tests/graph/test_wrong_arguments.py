@@ -220,12 +220,16 @@ BINARY = (
     *("mul", "not_equal", "pow", "sub"),
 )
 
+FAST = ("cos", "erf", "exp", "log", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tanh")
+
 OPS: dict[str, Callable[[Context], dict[str, Any]]] = {
     **{name: lambda c: {"x": c.x} for name in UNARY},
     **{name: lambda c: {"lhs": c.x, "rhs": c.x} for name in BINARY},
     **{name: lambda c: {"lhs": c.b, "rhs": c.b} for name in ("logical_and", "logical_or", "logical_xor")},
+    **{name: lambda c: {"x": c.x, "fast": True} for name in FAST},
+    "div": lambda c: {"lhs": c.x, "rhs": c.x, "fast": True},
     "logical_not": lambda c: {"x": c.b},
-    "gelu": lambda c: {"x": c.x, "approximate": "tanh"},
+    "gelu": lambda c: {"x": c.x, "approximate": "tanh", "fast": True},
     "cast": lambda c: {"x": c.x, "dtype": I64},
     "where": lambda c: {"condition": c.b, "x": c.x, "y": c.x},
     "matmul": lambda c: {"lhs": c.x, "rhs": c.t},

@@ -53,7 +53,9 @@ def reference_of(op: BuiltinOp) -> Callable[..., Array]:
     reference = kernel_family(family).kernels[name].reference
     assert reference is not None, f"kernel '{name}' has no @{name}.reference in stdlib/kernels/{family}.py"
     defaults = {
-        p.name: p.default for p in inspect.signature(op.function).parameters.values() if p.default is not p.empty
+        p.name: p.default
+        for p in inspect.signature(op.function).parameters.values()
+        if p.default is not p.empty and p.name != "fast"  # which is another kernel
     }
 
     def call(*arrays: Array, **parameters: Any) -> Array:

@@ -9,32 +9,57 @@ See also `stdlib.math.functions` (the functions themselves).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ....dsl.frontend import syntax
 from ....dsl.frontend.python.collect import operator_program
-from ....dsl.frontend.python.register import complex_name, has_implementation
-from ....dsl.types.dtype import SIMDType
+from ....dsl.frontend.python.register import complex_name, fast_name, has_implementation
+from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
 from ..budget import exceeds_limit
 from ..conversion import DEFAULTS, PYTHON_ERRORS, coerce
 from ..evaluator import Point, callable_
 from ..values.compile_time import Closure, Frame, LibraryRef, is_comptime_number
+from ..values.describe import describe
 from .arguments import bind_stub, check_number
 from .folding import library_value
 from .inlining import inline
+
+FAST: Final = "fast"  # the argument that requests instructions of the target
+FAST_DTYPES: Final = (DType.float32, DType.float16, DType.bfloat16)
 
 
 @callable_(LibraryRef)
 def call_library(call: Point, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
     """`exp(x)`: the standard library's function, computed now on compile-time numbers."""
     arguments = bind_stub(call, ref.name, args, keywords)
+    fast = takes_fast(call, ref.name, arguments)
     for key, operand in arguments.items():
         check_number(call, ref.name, operand, key)
     bound = list(arguments.values())
     if all(is_comptime_number(v) for v in bound):
         return _folded(call, ref, bound)
-    return _run(call, ref, bound)
+    return call_fast(call, ref.name, bound[0]) if fast else _run(call, ref, bound)
+
+
+def takes_fast(call: Point, name: str, arguments: dict[str, Any]) -> bool:
+    """Whether `fast=True` stands among the arguments of a name of the language, from which it is removed."""
+    fast = arguments.pop(FAST, False)
+    if not isinstance(fast, bool):
+        text = f"'fast' of '{name}' is True or False when the kernel is compiled, not {describe(fast)}"
+        raise call.error("EK0208", text, FAST)
+    return fast
+
+
+def call_fast(call: Point, name: str, operand: object) -> Value:
+    """`exp(x, fast=True)`: the function of the library that takes instructions of the target, inlined."""
+    value = _settle(call, operand)
+    if not (isinstance(value, Value) and value.dtype in FAST_DTYPES):
+        known = ", ".join(str(dtype) for dtype in FAST_DTYPES)
+        text = f"'{name}' with fast=True works on {known}, not on {describe(value)}"
+        hint = "cast the value to float32 first, or write fast=v.dtype == float32 for a value v of several dtypes"
+        raise call.error("EK0204", text, hint=hint, got=describe(value))
+    return call_operator(call, fast_name(name), [value])
 
 
 def _folded(call: Point, ref: LibraryRef, bound: list[Any]) -> Any:

@@ -570,6 +570,11 @@ def complex_name(name: str) -> str:
     return f"complex.{name}"
 
 
+def fast_name(name: str) -> str:
+    """The name under which the standard library implements a function that is called with `fast=True`."""
+    return f"fast.{name}"
+
+
 def has_implementation(meant: str) -> bool:
     """Whether the standard library, once it is loaded, says what a library stub or an operator does."""
     if meant not in _IMPLEMENTATIONS:
