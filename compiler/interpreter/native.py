@@ -51,10 +51,13 @@ def _exchange(op: Op, machine: Machine) -> Evaluate:
     return move
 
 
-def _near(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+Computed = Callable[[Any], Any]
+
+
+def _near(function: Computed) -> Computed:
     """The nearest float32 to a function, where subnormal arguments and results count as 0."""
 
-    def nearest(x: object) -> Any:
+    def nearest(x: object) -> object:
         with np.errstate(all="ignore"):
             return _normal_or_zero(function(np.float64(_normal_or_zero(x))))
 
@@ -72,7 +75,7 @@ _EXP2, _LOG2, _SQRT = _near(np.exp2), _near(np.log2), _near(np.sqrt)
 _RSQRT, _RECIPROCAL = _near(lambda x: 1 / np.sqrt(x)), _near(lambda x: 1 / x)
 
 # The code of instructions and intrinsics in the standard library, and what they compute. The empty code copies.
-_OF_LIBRARY: Final[dict[str, Callable[[Any], Any]]] = {
+_OF_LIBRARY: Final[dict[str, Computed]] = {
     "": lambda x: x,
     "llvm.nvvm.ex2.approx.ftz.f": _EXP2,
     "llvm.nvvm.lg2.approx.ftz.f": _LOG2,
