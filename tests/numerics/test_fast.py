@@ -32,7 +32,7 @@ KERNELS = Path(__file__).parent / "kernels_fast.py"
 ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 # The exact function; the arguments, as their range or (below 0 and above it) as powers of two; and what is allowed
-# besides the error of the instruction, for an argument x and a result y.
+# in addition to the error of the instruction, for an argument x and a result y.
 Allowed = Callable[[Array, Array], Array]
 FUNCTIONS: dict[str, tuple[Callable[[Array], Array], Any, Allowed]] = {
     "exp": (np.exp, (-87, 88), lambda x, y: np.abs(y) * (2.0**-24 + np.abs(x) * 2.0**-23.7)),
