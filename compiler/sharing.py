@@ -17,6 +17,7 @@ from dataclasses import replace
 from ..dsl.contract.groups import Numbering
 from ..dsl.contract.unit import (
     EntrySpec,
+    FromBuffer,
     FromNode,
     GroupSpec,
     Literal,
@@ -36,6 +37,9 @@ from .reshapes import without_edge_reshapes
 # makes better code: the larger of two, a quotient.
 _PLAIN = frozenset(["add", "sub", "mul", "equal", "not_equal"])
 _SPREADING = frozenset(["broadcast_to"])  # what gives the number on
+# Products that read panels of a matrix, their second operand. One panel, or one step along the inner axis, is a number
+# of these like any other.
+_WITH_PANELS = frozenset(["matmul_packed", "matmul_transposed_packed"])
 _TYPES = {DType.float32: "<f", DType.int64: "<q"}
 
 # Kernels whose inner loops are as fast for sizes that are not known: these may be roots of groups that share code. A
@@ -143,12 +147,16 @@ def _replaced(
     fixed = _fixed_sizes(group)
     count = 0
 
-    def shape(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+    def shape(sizes: tuple[Size, ...], any_axes: range = range(0)) -> tuple[Size, ...]:
+        """Other sizes; of `any_axes` also for those of 1."""
         if fixed is None:
             return sizes
-        return tuple(n if isinstance(n, Slot) or n in fixed else slot(n) for n in sizes)
+        kept = (
+            isinstance(n, Slot) or (n in fixed and not (n == 1 and axis in any_axes)) for axis, n in enumerate(sizes)
+        )
+        return tuple(n if keeps else slot(n) for n, keeps in zip(sizes, kept, strict=True))
 
-    def operand(number: int, each: Operand) -> Operand:
+    def operand(number: int, place: int, each: Operand) -> Operand:
         nonlocal count
         if isinstance(each, FromNode):
             return each
@@ -158,11 +166,11 @@ def _replaced(
             if wanted(count - 1):
                 numbers.append(bits)
                 return Passed(len(numbers) - 1, each.dtype, shape(each.shape))
-        return replace(each, shape=shape(each.shape))
+        return replace(each, shape=shape(each.shape, _axes_of_any_size(group, number, place)))
 
     nodes = []
     for number, node in enumerate(group.nodes):
-        inputs = tuple(operand(number, each) for each in node.inputs)
+        inputs = tuple(operand(number, place, each) for place, each in enumerate(node.inputs))
         outputs = tuple((dtype, shape(sizes)) for dtype, sizes in node.outputs)
         nodes.append(replace(node, inputs=inputs, outputs=outputs))
     return replace(group, nodes=tuple(nodes), passed=len(numbers))
@@ -181,6 +189,18 @@ def _fixed_sizes(group: GroupSpec) -> frozenset[int] | None:
         if node.kernel.schema.move == "reshape" and not _is_stored_alone(group, number):
             fixed.update(_divided_sizes(_shape_of(group, node.inputs[0]), node.outputs[0][1]))
     return frozenset(fixed)
+
+
+def _axes_of_any_size(group: GroupSpec, number: int, place: int) -> range:
+    """The axes of an operand along which a size of 1 is like any other: those of panels, and the inner one of products
+    with these. Along others it may stand for an operand that is repeated."""
+    left, *rest = group.nodes[number].inputs
+    if number != group.root or group.nodes[number].kernel.schema.name not in _WITH_PANELS:
+        return range(0)
+    if not isinstance(left, FromBuffer) or not all(isinstance(each, FromBuffer) for each in rest):
+        return range(0)
+    rank = len(rest[place - 1].shape) if place else len(left.shape)
+    return range(0 if place else rank - 1, rank)
 
 
 def _is_stored_alone(group: GroupSpec, number: int) -> bool:

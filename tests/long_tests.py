@@ -81,6 +81,8 @@ LONG = (
     "graph/test_session_threads.py::test_the_number_of_threads_does_not_change_results",
     "graph/test_session_threads.py::test_workers_of_multiprocessing_by_spawn",
     "graph/test_sizes.py::test_a_size_below_zero_is_reported_at_the_call",
+    "graph/test_small_matrices.py::test_in_all_forms",
+    "graph/test_small_matrices.py::test_packed_small_matrices_give_the_same_bits",
     "graph/test_split_layers.py::test_a_transformer_layer",
     "graph/test_split_layers.py::test_experts_whose_sums_have_two_terms_have_the_same_bits",
     "graph/test_split_layers.py::test_layers_of_names_of_their_own_are_split_by_hand",

@@ -6,8 +6,8 @@ The kernels of products copy their right matrix into panels at each call. Where 
 copied once, and the products read the panels where they lie; see the kernels in `packed_products`. No bit of a result
 differs. No product reads the weight itself any more; the bytes of panels are in `model.passes`.
 
-Small matrices stay, and so do those of products whose kernels do not copy them (known to have one to three rows, by the
-transpose of a matrix) or copy them for many rows.
+Matrices stay of products whose kernels do not copy them (known to have one to three rows, by the transpose of a matrix
+or by a small one) or copy them for many rows. Small matrices are packed, too, so that they share code with large ones.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .prepare_weights import prepared_by
 
 KernelOf = Callable[[str, str], LoadedKernel]  # of a family and a name
 
-MIN_ELEMENTS: Final = 1 << 14  # of a matrix
+MIN_ELEMENTS: Final = 1 << 14  # of a matrix that is packed for few rows, too
 MIN_COLUMNS: Final = 8  # fewer are multiplied by dot products
-MIN_DOT_ROWS: Final = 4  # fewer rows are multiplied by dot products with a transposed matrix
+MIN_ROWS: Final = 4  # fewer are multiplied by dot products with a transposed matrix, and fast with a small one
 MAX_ROWS: Final = 512  # of a product; with more of them, copying takes little of the time
 VECTORS: Final = 2  # of a panel's row; as in the kernels
 FAMILY, BYTES_FAMILY = "packed_products", "byte_products"
@@ -156,10 +156,11 @@ class _WeightPacking(Rewriting):
             return False
         if not set(row.only) <= set(node.parameters):
             return False
-        if (elements_of(type) or 0) < MIN_ELEMENTS or int(type.shape[row.columns]) < MIN_COLUMNS:
+        elements = elements_of(type) or 0
+        if elements == 0 or int(type.shape[row.columns]) < MIN_COLUMNS:
             return False
         rows = self._rows(x)
-        least = MIN_DOT_ROWS if row.few else 1
+        least = MIN_ROWS if row.few or elements < MIN_ELEMENTS else 1
         return self.vector_bits > 0 and (rows is None or least <= rows <= MAX_ROWS)
 
     def _rows(self, x: int) -> int | None:
