@@ -151,10 +151,11 @@ def _replaced(
         """Other sizes; of `any_axes` also for those of 1."""
         if fixed is None:
             return sizes
-        kept = (
-            isinstance(n, Slot) or (n in fixed and not (n == 1 and axis in any_axes)) for axis, n in enumerate(sizes)
-        )
-        return tuple(n if keeps else slot(n) for n, keeps in zip(sizes, kept, strict=True))
+
+        def other(axis: int, n: Size) -> Size:
+            return n if isinstance(n, Slot) or (n in fixed and not (n == 1 and axis in any_axes)) else slot(n)
+
+        return tuple(other(axis, n) for axis, n in enumerate(sizes))
 
     def operand(number: int, place: int, each: Operand) -> Operand:
         nonlocal count
@@ -194,13 +195,13 @@ def _fixed_sizes(group: GroupSpec) -> frozenset[int] | None:
 def _axes_of_any_size(group: GroupSpec, number: int, place: int) -> range:
     """The axes of an operand along which a size of 1 is like any other: those of panels, and the inner one of products
     with these. Along others it may stand for an operand that is repeated."""
-    left, *rest = group.nodes[number].inputs
-    if number != group.root or group.nodes[number].kernel.schema.name not in _WITH_PANELS:
+    node = group.nodes[number]
+    if number != group.root or node.kernel.schema.name not in _WITH_PANELS:
         return range(0)
-    if not isinstance(left, FromBuffer) or not all(isinstance(each, FromBuffer) for each in rest):
+    ranks = [len(each.shape) for each in node.inputs if isinstance(each, FromBuffer)]
+    if len(ranks) < len(node.inputs):
         return range(0)
-    rank = len(rest[place - 1].shape) if place else len(left.shape)
-    return range(0 if place else rank - 1, rank)
+    return range(0 if place else ranks[0] - 1, ranks[place])
 
 
 def _is_stored_alone(group: GroupSpec, number: int) -> bool:
