@@ -19,6 +19,7 @@ from einkorn.compiler.targets.machine_code import INSTRUCTION, SOURCE_LINE
 _LABEL: Final = re.compile(r"^(\.L_x?_?\w+|\$\S+):")
 _SECTION: Final = re.compile(r"^\.text\.(\S+):")
 _TARGET: Final = re.compile(r"`\((\.?[\w$.]+)\)")
+_SHARED_WORK: Final = ("SHFL", "BAR", "LDS", "STS", "REDUX", "LDSM", "HMMA", "HGMMA", "FFMA", "MUFU")
 _ENDS: Final = ("EXIT", "RET", "BSYNC", "BRX")
 
 
@@ -250,7 +251,7 @@ def _straight(group: list[BasicBlock]) -> Path:
             if one.is_global:
                 moved += one.bytes
                 wide += one.bytes if one.bytes >= 16 else 0
-            elif one.opcode in ("SHFL", "BAR", "LDS", "STS", "REDUX", "LDSM", "HMMA", "HGMMA", "FFMA", "MUFU"):
+            elif one.opcode in _SHARED_WORK and one.predicate != "@!PT":  # ptxas writes loads that are never done
                 work += 1
     return Path(counts, wide, moved, work)
 

@@ -104,6 +104,8 @@ def _rounds_of_while(w: FunctionWriter, op: Op) -> None:
 
 # *** for ***
 
+MOST = 1 << 30  # the sum of two such numbers has 31 bits
+
 
 @dataclass(frozen=True)
 class _LoopSpan:
@@ -145,12 +147,27 @@ def _rounds(w: FunctionWriter, op: Op, span: _LoopSpan, initial: list[str], hint
     carried = _carry(w, region.args[1:], initial)
     if carried:
         carried = f" iter_args({carried}) -> ({w.types(op.results)})"
-    w.open(f"{head}scf.for {index} = {span.low} to {span.high} step {span.step}{carried} : i64 {{")
+    short = None if span.start else _short_span(w, op)
+    if short is not None:
+        count = w.names.fresh()
+        w.open(f"{head}scf.for {count} = {short.low} to {short.high} step {short.step}{carried} : i32 {{")
+        with w.nested():
+            w.bind(region.args[0], w.op(f"arith.extsi {count} : i32 to i64"))
+    else:
+        w.open(f"{head}scf.for {index} = {span.low} to {span.high} step {span.step}{carried} : i64 {{")
     if span.start:
         with w.nested():
             w.bind(region.args[0], w.op(f"arith.addi {span.start}, {index} overflow<nsw> : i64"))
     _body(w, region, op, hints)
     w.close(at)
+
+
+def _short_span(w: FunctionWriter, op: Op) -> _LoopSpan | None:
+    """The bounds of a loop as words of 32 bits, which a GPU counts in, where they are known and are such words."""
+    numbers = [each.const for each in op.operands[:3]]
+    if not w.target.has_grid or w.target.simulates or not all(isinstance(n, int) and 0 <= n < MOST for n in numbers):
+        return None
+    return _LoopSpan(*(w.op(f"arith.constant {number} : i32") for number in numbers))
 
 
 def _cut(w: FunctionWriter, op: Op, low: str, high: str, initial: list[str]) -> None:

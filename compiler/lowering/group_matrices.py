@@ -17,6 +17,7 @@ from .types import mlir_type
 from .writer import FunctionWriter, emits
 
 UNIT = 16  # bytes
+LOWER = (1 << 32) - 1  # the half of a description that says where an operand begins
 SWIZZLES = {128: 1, 64: 2, 32: 3}
 WAIT = "wgmma.wait_group.sync.aligned"
 
@@ -31,7 +32,7 @@ def description(how: Sequence[int]) -> int:
 @emits("multiply_groups")
 def _multiply_groups(w: FunctionWriter, op: Op) -> None:
     row, attrs = BY_NAME[op.attrs["row"]], op.attrs
-    held, steps = attrs["held"], len(attrs["right_at"])
+    held = attrs["held"]
     rest = op.operands[2:]
     fragments, sums = rest[: held or 2], rest[held or 2 :]
     lanes = [name for value in _in_order(w, sums, attrs["columns"]) for name in value]
@@ -40,16 +41,16 @@ def _multiply_groups(w: FunctionWriter, op: Op) -> None:
     types = [element] * len(lanes)
     if attrs["fresh"]:
         numbers, given, types = [], [], []
-    right = [_described(w, op.operands[:2], attrs["right"], at) for at in attrs["right_at"]]
     if held:
-        left = [words_of(w, value, row.word, row.elements) for value in fragments]
+        left = [word for value in fragments for word in words_of(w, value, row.word, row.elements)]
     else:
-        left = [[_described(w, fragments, attrs["left"], at)] for at in attrs["left_at"]]
-    given += [word for words in left for word in words] + right
-    types += ["i32" if held else "i64"] * sum(map(len, left)) + ["i64"] * steps
+        left = [_described(w, fragments, attrs["left"], attrs["left_at"][0])]
+    words = [*left, _described(w, op.operands[:2], attrs["right"], attrs["right_at"][0])]
+    given += words
+    types += ["i32"] * len(words)
     first = len(lanes) + len(numbers)
-    text = _text(op, len(lanes), first, len(left[0]))
-    inputs = [str(k) for k in range(len(numbers))] + ["r" if held else "l"] * sum(map(len, left)) + ["l"] * steps
+    text = _text(op, len(lanes), first, len(left))
+    inputs = [str(k) for k in range(len(numbers))] + ["r"] * len(words)
     constraints = ",".join([*["=f" if row.acc.is_float() else "=r"] * len(lanes), *inputs, "~{memory}"])
     result = f"!llvm.struct<({', '.join([element] * len(lanes))})>"
     made = w.op(
@@ -61,25 +62,41 @@ def _multiply_groups(w: FunctionWriter, op: Op) -> None:
 
 
 def _text(op: Op, sums: int, first: int, words: int) -> str:
-    """The instructions, whose operands are numbered: sums, a, b."""
+    """The instructions, whose operands are numbered: sums, the `words` of a from the number `first` on, b."""
     attrs, row = op.attrs, BY_NAME[op.attrs["row"]]
     each, steps = attrs["columns"] // 2, len(attrs["right_at"])
     tall = sums // each
     name = row.intrinsic.format(n=attrs["columns"])
-    b_at = first + tall * steps * words
-    lines = ["{ .reg .pred add, new;", "setp.eq.b32 add, 0, 0;", "setp.ne.b32 new, 0, 0;", "wgmma.fence.sync.aligned;"]
+    of_one = words // (tall * steps)
+    lines = ["{ .reg .pred add, new;", "setp.eq.b32 add, 0, 0;", "setp.ne.b32 new, 0, 0;"]
+    lines += _descriptions("b", attrs["right"], first + words, attrs["right_at"])
+    if not attrs["held"]:
+        lines += _descriptions("a", attrs["left"], first, attrs["left_at"])
+    lines.append("wgmma.fence.sync.aligned;")
     for step in range(steps):
         for i in range(tall):
             into = ", ".join(f"${i * each + k}" for k in range(each))
-            at = first + (i * steps + step) * words
-            a = ", ".join(f"${at + k}" for k in range(words))
-            a = f"{{{a}}}" if attrs["held"] else a
+            at = i * steps + step
+            fragment = ", ".join(f"${first + at * of_one + k}" for k in range(of_one))
+            a = f"{{{fragment}}}" if attrs["held"] else f"a{at}"
             adds = "new" if attrs["fresh"] and step == 0 else "add"
-            lines.append(f"{', '.join([f'{name} {{{into}}}', a, f'${b_at + step}', adds, *_modes(op, row)])};")
+            lines.append(f"{', '.join([f'{name} {{{into}}}', a, f'b{step}', adds, *_modes(op, row)])};")
     lines.append("wgmma.commit_group.sync.aligned;")
     if attrs["waits"]:
         lines.append(f"{WAIT} 0;")
     return " ".join([*lines, "}"])
+
+
+def _descriptions(name: str, how: Sequence[int], lower: int, places: Sequence[int]) -> list[str]:
+    """Instructions that make descriptions, name0 and so on, of operands at places, of which the first one's lower half
+    is an operand of the text: a sum of 64 bits is one instruction, and its halves are two."""
+    return [
+        f".reg .b32 {name}_how;",
+        f".reg .b64 {', '.join(f'{name}{k}' for k in range(len(places)))};",
+        f"mov.b32 {name}_how, {description(how) >> 32};",
+        f"mov.b64 {name}0, {{${lower}, {name}_how}};",
+        *(f"add.s64 {name}{k}, {name}0, {(at - places[0]) // UNIT};" for k, at in enumerate(places) if k),
+    ]
 
 
 def _modes(op: Op, row: MatrixProduct) -> list[str]:
@@ -118,14 +135,16 @@ def _wait(w: FunctionWriter, op: Op) -> None:
 
 
 def _described(w: FunctionWriter, side: Sequence[Value], how: Sequence[int], at: int) -> str:
-    """The description of an operand from so many bytes on."""
+    """The lower half of the description of an operand from so many bytes on, in which alone it says where that is.
+
+    No sum carries into the upper half; LLVM, which would add words of 64 bits, does not see the whole.
+    """
     pointer, offset = side
-    place = w.op(f"llvm.ptrtoint {address(w, pointer, offset)} : {w.type(pointer.type)} to i64")
-    units = w.op(f"arith.shrui {place}, {w.op('arith.constant 4 : i64')} : i64")
-    low = w.op(f"arith.andi {units}, {w.op('arith.constant 16383 : i64')} : i64")
-    bits = description(how) + at // UNIT
-    signed = bits - (1 << 64) if bits >> 63 else bits
-    return w.op(f"arith.addi {low}, {w.op(f'arith.constant {signed} : i64')} : i64")
+    place = w.op(f"llvm.ptrtoint {address(w, pointer, offset)} : {w.type(pointer.type)} to i32")
+    units = w.op(f"arith.shrui {place}, {w.op('arith.constant 4 : i32')} : i32")
+    first = w.op(f"arith.andi {units}, {w.op('arith.constant 16383 : i32')} : i32")
+    rest = w.op(f"arith.constant {(description(how) & LOWER) + at // UNIT} : i32")
+    return w.op(f"arith.addi {first}, {rest} overflow<nsw, nuw> : i32")
 
 
 def _in_order(w: FunctionWriter, sums: Sequence[Value], columns: int) -> list[list[str]]:

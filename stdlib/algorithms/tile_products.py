@@ -28,6 +28,7 @@ from ...dsl import (
     compiled_for,
     float32,
     gpu,
+    int32,
     max,
     min,
     parallel_for,
@@ -119,7 +120,8 @@ def _launch(
 
     def block():
         number = gpu.block_idx.x // (down * across)
-        batch, first = number % batches, number // batches * length
+        batch = number % batches
+        first = 0 if pieces == 1 else number // batches * length  # so that the number of steps may be known
         row, column = _place(gpu.block_idx.x % (down * across), down, across)
         left, right, result = a(batch), b(batch), out(number)
         sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
@@ -141,14 +143,14 @@ def _launch(
         group = gpu.commit()
         for k in range(stages - 1):
             group = fetch(k, k)
-        stage = 0
+        stage = int32(0)
         for k in range(steps):
             group.wait(pending=stages - 2)
             gpu.barrier()
-            group = fetch(k + stages - 1, select(stage == 0, stages - 1, stage - 1))
+            group = fetch(k + stages - 1, select(stage == 0, int32(stages - 1), stage - 1))
             other = sb[stage].transpose() if transposed else sb[stage]
             acc = gpu.dot(sa[stage], other, acc)
-            stage = select(stage == stages - 1, 0, stage + 1)
+            stage = select(stage == stages - 1, int32(0), stage + 1)
         group.wait()
         acc.cast(result.dtype).store(result.tile(row, column, (M, N)))
 
