@@ -10,6 +10,7 @@ the same in all of them, stays a constant.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,23 +35,23 @@ from .common_axes import over_common_axes
 from .reshapes import without_edge_reshapes
 
 # Kernels that compute with a number as with any element, whatever it is. Not those of which a number that is known
-# makes better code: the larger of two, a quotient.
-_PLAIN = frozenset(["add", "sub", "mul", "equal", "not_equal"])
+# makes better code: the larger of two. A quotient is among them where its number is no power of two.
+_PLAIN = frozenset(["add", "sub", "mul", "equal", "not_equal", "matmul_8_bits", "matmul_8_bits_packed"])
 _SPREADING = frozenset(["broadcast_to"])  # what gives the number on
 # Products that read panels of a matrix, their second operand. One panel, or one step along the inner axis, is a number
 # of these like any other.
 _WITH_PANELS = frozenset(["matmul_packed", "matmul_transposed_packed"])
-_TYPES = {DType.float32: "<f", DType.int64: "<q"}
+_TYPES = {DType.float32: "<f", DType.int32: "<i", DType.int64: "<q"}
 
-# Kernels whose inner loops are as fast for sizes that are not known: these may be roots of groups that share code. A
-# softmax or an average over windows is not among them: it takes up to three times as long.
+# Kernels whose inner loops are as fast for sizes that are not known, next to those that map elements: these may be
+# roots of groups that share code. A softmax or an average over windows is not among them: it takes up to three times as
+# long.
 _ANY_SIZES = frozenset([
-    "abs", "add", "batch_matmul", "batch_matmul_transposed", "broadcast_to", "cast", "concat2",
-    "conv", "conv_packed", "copy", "depthwise_conv", "div", "equal", "gather", "matmul",
-    "matmul_packed", "matmul_transposed", "matmul_transposed_packed", "max_pool", "maximum",
-    "minimum", "mul", "pack_filter", "pack_panels", "pack_panels_transposed", "pad_places",
-    "permute", "pow", "reduce_max", "reduce_mean", "reduce_min", "reduce_sum", "relu", "reshape",
-    "resize_nearest", "rsqrt", "sigmoid", "slice", "split_places", "sqrt", "sub", "tanh", "where",
+    "batch_matmul", "batch_matmul_transposed", "broadcast_to", "concat2", "conv", "conv_packed",
+    "depthwise_conv", "gather", "matmul", "matmul_8_bits", "matmul_8_bits_packed", "matmul_packed",
+    "matmul_transposed", "matmul_transposed_packed", "max_pool", "pack_bytes", "pack_filter",
+    "pack_panels", "pack_panels_transposed", "pad_places", "permute", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_sum", "reshape", "resize_nearest", "slice", "split_places", "sums_of_bytes",
 ])  # fmt: skip
 
 
@@ -161,7 +162,7 @@ def _replaced(
         nonlocal count
         if isinstance(each, FromNode):
             return each
-        bits = _bits(each) if _takes_any(group.nodes, number) else None
+        bits = _bits(each) if isinstance(each, Literal) and _takes_any(group.nodes, number, each) else None
         if isinstance(each, Literal) and bits is not None:
             count += 1
             if wanted(count - 1):
@@ -182,8 +183,11 @@ def _replaced(
 
 def _fixed_sizes(group: GroupSpec) -> frozenset[int] | None:
     """The sizes of a group that stay constants; None for all of them."""
-    shipped = all(is_shipped(node.kernel.functions[0].file) for node in group.nodes)
-    if not shipped or group.nodes[group.root].kernel.schema.name not in _ANY_SIZES:
+    maps = [node.kernel.maps_elements for node in group.nodes]
+    known = all(
+        there or is_shipped(node.kernel.functions[0].file) for there, node in zip(maps, group.nodes, strict=True)
+    )
+    if not known or not (maps[group.root] or group.nodes[group.root].kernel.schema.name in _ANY_SIZES):
         return None
     fixed = {0, 1}
     for number, node in enumerate(group.nodes):
@@ -235,14 +239,16 @@ def _bits(operand: Operand) -> int | None:
     return int.from_bytes(data, "little", signed=operand.dtype is DType.int64)
 
 
-def _takes_any(nodes: Sequence[NodeSpec], number: int) -> bool:
+def _takes_any(nodes: Sequence[NodeSpec], number: int, literal: Literal) -> bool:
     """Whether a node, and each that it gives its operand on to, computes with a number as with any element."""
     name = nodes[number].kernel.schema.name
     if name in _PLAIN:
         return True
+    if name == "div":
+        return literal.dtype.is_float() and abs(math.frexp(float(literal.value))[0]) != 0.5  # type: ignore[arg-type]
     if name not in _SPREADING:
         return False
     users = [
         k for k, node in enumerate(nodes) if any(isinstance(o, FromNode) and o.node == number for o in node.inputs)
     ]
-    return all(_takes_any(nodes, user) for user in users)
+    return all(_takes_any(nodes, user, literal) for user in users)

@@ -37,6 +37,17 @@ _MOVES = {"Concat", "Gather", "Identity", "Range", "Reshape", "Slice", "Squeeze"
 _WITHOUT_EFFECT = {"axis", "broadcast", "consumed_inputs", "hidden_size", "is_test", "momentum", "stash_type"}
 
 
+@dataclass(frozen=True)
+class Dequantised:
+    """What a tensor of floats was made of: (x - zero) * scale, each of the tensor or one for each index of an axis."""
+
+    result: TensorValue
+    x: TensorValue
+    scale: TensorValue
+    zero: TensorValue | None
+    axis: int
+
+
 @dataclass
 class NodeCall:
     """A node that is being converted.
@@ -50,6 +61,7 @@ class NodeCall:
         device: where the graph runs.
         run_graph: converts a graph of an attribute, given the values of its inputs.
         broadcasts: the sizes that nodes of the import have made of several, with these; see `agreement`.
+        dequantised: the results of DequantizeLinear in the import, by their `id`.
     """
 
     node: Any
@@ -60,6 +72,7 @@ class NodeCall:
     device: DeviceRef
     run_graph: Callable[[Any, Sequence[Value]], list[Value]]
     broadcasts: dict[Dim, frozenset[Dim]] = field(default_factory=dict)
+    dequantised: dict[int, Dequantised] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -26,7 +26,7 @@ from ..staging.graph import Graph
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .agreement import required_sizes
-from .call import NodeCall, attributes_of, label_of, run_row
+from .call import Dequantised, NodeCall, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
 from .known import KnownTensor, initialiser, known
 from .model_file import ReadModel, check_opset, plain_domain, read_model
@@ -111,6 +111,7 @@ class Importer:
         self.read = read
         self.device = device
         self.broadcasts: dict[Dim, frozenset[Dim]] = {}
+        self.dequantised: dict[int, Dequantised] = {}
         self.functions = {(plain_domain(f.domain), f.name): f for f in read.proto.functions}
 
     # --- before anything is built ---
@@ -240,7 +241,8 @@ class Importer:
             named = {each.name: value for each, value in zip(graph.input, values, strict=True)}
             return [value for _, value in self.run(graph, named, scope)]
 
-        return run_row(row, NodeCall(node, inputs, attributes, since, version, self.device, run_graph, self.broadcasts))
+        shared = (self.device, run_graph, self.broadcasts, self.dequantised)
+        return run_row(row, NodeCall(node, inputs, attributes, since, version, *shared))
 
     # --- functions ---
 

@@ -26,6 +26,7 @@ from ...dsl.types.dtype import DType
 from ..ir import ConstantTensor, GraphIR, Item, Node, fits
 from ..renumbering import Rewriting
 from ..types.dims import StaticDim
+from ..types.tensor_type import TensorType
 from .merge_equal import own_memory
 
 
@@ -185,6 +186,29 @@ def _cast_of_cast(graph: _Simplifying, node: Node) -> int | None:
     return graph.like(node, source) if first.is_float() == middle.is_float() else None
 
 
+def _cast_of_number(graph: _Simplifying, node: Node) -> int | None:
+    """A cast of one known integer that the other dtype has is this number."""
+    constant, (type,) = graph.maker(node.operands[0]), node.out_types
+    if not isinstance(constant, ConstantTensor) or constant.array.size != 1 or not isinstance(type, TensorType):
+        return None
+    source, target = constant.type.dtype, type.dtype
+    if not (_is_plain(source) and _is_plain(target)) or source.is_float():
+        return None
+    number = int(constant.array.reshape(-1)[0])
+    exact = (
+        abs(number) <= _exact_integers(target) if target.is_float() else target.range[0] <= number <= target.range[1]
+    )
+    if not exact:
+        return None
+    (result,) = graph.add(ConstantTensor(np.full(constant.array.shape, number, target.to_numpy()), type, 0, node.place))
+    return result
+
+
+def _exact_integers(dtype: DType) -> int:
+    """The number up to which a float dtype has every integer."""
+    return 1 << (np.finfo(dtype.to_numpy()).nmant + 1)
+
+
 def _is_lossless(source: DType, target: DType) -> bool:
     """Whether a cast keeps every value of a plain number."""
     if not (_is_plain(source) and _is_plain(target)):
@@ -279,6 +303,7 @@ RULES: Final = (
     Rule("again", "f(f(x)) -> f(x)", _law("idempotent"), _again),
     Rule("undone", "f(f(x)) -> x", _law("involution"), _undone),
     Rule("cast_of_cast", "cast(cast(x, wider)) -> cast(x), x", _law("cast"), _cast_of_cast),
+    Rule("cast_of_number", "cast(2) -> 2.0", _law("cast"), _cast_of_number),
     Rule("move_of_nothing", "reshape(x, x.shape) -> x", _moves("reshape", "broadcast"), _move_of_nothing),
     Rule("reshape_of_reshape", "reshape(reshape(x)) -> reshape(x), x", _moves("reshape"), _reshape_of_reshape),
     Rule(

@@ -88,6 +88,10 @@ APPLIES: dict[str, list[tuple[Callable[..., Any], DType, dict[str, int]]]] = {
         (lambda x: ops.cast(ops.cast(x, DType.int64), DType.float32), I32, {"cast": 1}),
         (lambda x: ops.cast(ops.cast(x, F16), F32), F32, {"cast": 2}),
     ],
+    "cast_of_number": [
+        (lambda x: x + ops.cast(ops.constant(7, DType.uint8, CPU), F32), F32, {"cast": 0}),
+        (lambda x: x * ops.cast(ops.constant(-7, DType.int8, CPU), DType.int32), I32, {"cast": 0}),
+    ],
     "move_of_nothing": [(lambda x: ops.exp(ops.reshape(x, x.shape)), F32, {"exp": 1})],
     "reshape_of_reshape": [
         (lambda x: ops.exp(ops.reshape(ops.reshape(x, [-1]), [-1, 1])), F32, {"exp": 1, "reshape": 1})
@@ -98,6 +102,18 @@ APPLIES: dict[str, list[tuple[Callable[..., Any], DType, dict[str, int]]]] = {
     "permute_of_permute": [(lambda x: ops.exp(ops.transpose(ops.transpose(x, 0, 1), 0, 1)), F32, {"exp": 1})],
     "slice_of_concat": [],
 }
+
+
+@pytest.mark.parametrize(("number", "source", "target"), [(-7, I8, DType.uint8), (2**24 + 1, I32, F32)])
+def test_casts_that_change_a_number_stay(number: int, source: DType, target: DType) -> None:
+    def forward(x: Any) -> Any:
+        return x * ops.cast(ops.constant(number, source, CPU), target)
+
+    graph = Graph("cast", forward, input_types=[TensorType(target, ["n"], CPU)])
+    assert ops_of(optimised(graph))["cast"] == 1
+    x = np.arange(5).astype(target.to_numpy())
+    wanted = InferenceSession(interpret=True).load(graph).execute(x)[0].to_numpy()
+    assert np.array_equal(InferenceSession().load(graph).execute(x)[0].to_numpy(), wanted)
 
 
 @pytest.mark.parametrize("rule", [rule.name for rule in RULES])

@@ -61,6 +61,30 @@ def test_integers_are_passed_with_their_sign(compiled: list[str]) -> None:
     check(compiled, forward, x, 2)  # the elements, and the sums
 
 
+def test_divisors_are_passed_but_for_powers_of_two(compiled: list[str]) -> None:
+    def forward(x: Any) -> Any:
+        return [ops.cumsum(x / number, 0) for number in (3.0, 0.1, -1e-40, 0.0, np.inf, np.nan, 2.0, -0.25)]
+
+    check(compiled, forward, X, 3)
+
+
+def test_integers_of_32_bits_are_passed(compiled: list[str]) -> None:
+    x = np.arange(-6, 6, dtype=np.int32).reshape(3, 4)
+
+    def forward(x: Any) -> Any:
+        return [ops.cumsum(x * number + number, 0) for number in (-(2**31), -7, 9, 2**31 - 1)]
+
+    check(compiled, forward, x, 1)
+
+
+def test_functions_of_other_sizes_share_code(compiled: list[str]) -> None:
+    def forward(x: Any) -> Any:
+        other = ops.reshape(x, [4, 2])
+        return ops.silu(x), ops.silu(other), ops.erf(x), ops.erf(other)
+
+    check(compiled, forward, X, 2)
+
+
 def test_a_number_that_a_kernel_looks_at_is_not_passed(compiled: list[str]) -> None:
     """A power by 2 is a product, and one by 3 is not the same code."""
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...ops.stage import builtin
 from ...staging.value import TensorValue
+from ...types.dims import StaticDim
 from ..agreement import broadcast_sizes, equal_size, with_sizes
-from ..call import NodeCall
+from ..call import Dequantised, NodeCall
 from ..table import onnx_op
+from .quantisation import scalar
+
+_BYTES = frozenset([DType.int8, DType.uint8])
+_MAX_DEPTH = (2**31 - 1) // 255**2  # longer sums of products of bytes may exceed int32
 
 
 @onnx_op("MatMul")
 def matmul(call: NodeCall, a: TensorValue, b: TensorValue) -> TensorValue:
     """The product of matrices, over axes that broadcast."""
-    return ops.matmul(*product_operands(call, a, b))
+    product = _product_of_dequantised(call, call.dequantised.get(id(a)), call.dequantised.get(id(b)))
+    return ops.matmul(*product_operands(call, a, b)) if product is None else product
 
 
 def product_operands(call: NodeCall, a: TensorValue, b: TensorValue) -> list[TensorValue]:
@@ -49,14 +58,51 @@ def gemm(
     """alpha * A @ B + beta * C, each transposed on request."""
     if a.rank != 2 or b.rank != 2:
         call.fail(f"takes matrices, and gets tensors of {a.rank} and {b.rank} axes")
-    left, right = ops.transpose(a, 0, 1) if transA else a, ops.transpose(b, 0, 1) if transB else b
-    product = ops.matmul(*product_operands(call, left, right))
+    before = [call.dequantised.get(id(each)) for each in (a, b)]
+    of_integers = _product_of_dequantised(
+        call, *(_turned(*each) for each in zip(before, (transA, transB), strict=True))
+    )
+    if of_integers is None:
+        left, right = ops.transpose(a, 0, 1) if transA else a, ops.transpose(b, 0, 1) if transB else b
+        product = ops.matmul(*product_operands(call, left, right))
+    else:
+        product = of_integers
     if alpha != 1:
         product = _scaled(product, alpha)
     if c is None or beta == 0:
         return product
     product, c = broadcast_sizes(call, [product, c])
     return product + (c if beta == 1 else _scaled(c, beta))
+
+
+def _turned(matrix: Dequantised | None, turns: int) -> Dequantised | None:
+    if matrix is None or not turns:
+        return matrix
+    return replace(matrix, x=ops.transpose(matrix.x, 0, 1), axis=1 - matrix.axis)
+
+
+def _product_of_dequantised(call: NodeCall, a: Dequantised | None, b: Dequantised | None) -> TensorValue | None:
+    """The product of what DequantizeLinear makes of 8-bit numbers, as a product of integers that is scaled; or None.
+
+    ONNX Runtime's optimiser does the same. Sums of integers are exact.
+    """
+    if a is None or b is None or a.x.rank < 2 or b.x.rank != 2 or not {a.x.dtype, b.x.dtype} <= _BYTES:
+        return None
+    depth = b.x.shape[0]
+    if not isinstance(depth, StaticDim) or int(depth) > _MAX_DEPTH or a.x.shape[-1] != depth:
+        return None
+    if _count(a.scale) != 1 or (_count(b.scale) != 1 and b.axis != 1):
+        return None
+    zeros = [None if each.zero is None else scalar(each.zero) for each in (a, b)]
+    product = ops.cast(matmul_integer(call, a.x, b.x, *zeros), DType.float32)
+    factors = (ops.cast(scalar(each.scale), DType.float32) for each in (a, b))
+    return ops.cast(product * math.prod(factors), a.result.dtype)
+
+
+def _count(scale: TensorValue) -> int | None:
+    """How many scales there are, if known."""
+    sizes = [int(size) for size in scale.shape if isinstance(size, StaticDim)]
+    return math.prod(sizes) if len(sizes) == scale.rank else None
 
 
 def _scaled(x: TensorValue, factor: float) -> TensorValue:
@@ -74,7 +120,8 @@ def matmul_integer(
     b_zero_point: TensorValue | None = None,
 ) -> TensorValue:
     """The product of 8-bit integers without their zero points, in int32."""
-    if b.rank == 2 and a.rank > 1 and all(each is None or each.rank == 0 for each in (a_zero_point, b_zero_point)):
+    zero_ranks = [0 if each is None else each.rank for each in (a_zero_point, b_zero_point)]
+    if b.rank == 2 and a.rank > 1 and zero_ranks in ([0, 0], [0, 1]):
         zeros = [
             ops.constant(0, DType.int32, a.device) if zero is None else zero for zero in (a_zero_point, b_zero_point)
         ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
-from ..call import NodeCall
+from ..call import Dequantised, NodeCall
 from ..table import onnx_op
 from .elementwise import LARGEST
 from .images import conv_integer
@@ -91,7 +91,10 @@ def dequantize_linear(
         value = value - _spread(call, _plain(x_zero_point), x, axis, block_size)
     wide = DType.float32 if x_scale.dtype.is_half() else x_scale.dtype
     scale = ops.cast(_spread(call, x_scale, x, axis, block_size), wide)
-    return ops.cast(ops.cast(value, wide) * scale, call.dtype(output_dtype) if output_dtype else x_scale.dtype)
+    result = ops.cast(ops.cast(value, wide) * scale, call.dtype(output_dtype) if output_dtype else x_scale.dtype)
+    if x.rank and not block_size:
+        call.dequantised[id(result)] = Dequantised(result, x, x_scale, x_zero_point, axis % x.rank)
+    return result
 
 
 def requantised(product: TensorValue, scale: TensorValue, zero: TensorValue) -> TensorValue:
