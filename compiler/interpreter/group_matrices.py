@@ -88,6 +88,52 @@ def _multiply_groups(op: Op, machine: Machine) -> Evaluate:
     return lambda *operands: Meeting(op, operands, combine)
 
 
+@evaluates("tensor_memory")
+def _tensor_memory(op: Op, machine: Machine) -> Evaluate:
+    return lambda barriers: None  # sums are values here
+
+
+@evaluates("multiply_tensor")
+def _multiply_tensor(op: Op, machine: Machine) -> Evaluate:
+    """Of 128 rows at a time, of which a warp has 32: a thread every eighth one."""
+    row, attrs, columns = BY_NAME[op.attrs["row"]], op.attrs, op.attrs["columns"]
+    steps, widths = len(attrs["right_at"]), [value.simd.width for value in op.results]
+    first = 32 * (THREADS // 32) + THREADS % 32 // 4
+
+    def combine(given: dict[int, object]) -> dict[int, object]:
+        brought = {lane: values for lane, values in given.items() if isinstance(values, tuple)}
+        right = [_matrix(machine, op, brought[0][:2], columns, "right", k) for k in range(steps)]
+        sums = []
+        for block in range(len(attrs["left_at"]) // steps):
+            places = range(block * steps, block * steps + steps)
+            left = [_matrix(machine, op, brought[0][2:4], 128, "left", k) for k in places]
+            sums.append(np.sum([a @ b.T for a, b in zip(left, right, strict=True)], axis=0))
+        made: dict[int, object] = {}
+        for lane, values in brought.items():
+            own = np.concatenate([np.atleast_1d(np.asarray(value)) for value in values[4:]])
+            rows = [total[first[lane] + 8 * k].reshape(-1, 8) for total in sums for k in range(4)]
+            product = np.concatenate([each[:, PAIR[lane] : PAIR[lane] + 2].reshape(-1) for each in rows])
+            whole = (product + own).astype(row.acc.to_numpy())
+            parts = np.split(whole, np.cumsum(widths)[:-1])
+            ready = [part if width > 1 else part[0] for part, width in zip(parts, widths, strict=True)]
+            made[lane] = tuple(ready) if len(ready) > 1 else ready[0]
+        return made
+
+    return lambda *operands: Meeting(op, operands, combine)
+
+
+def _matrix(machine: Machine, op: Op, side: Sequence[object], count: int, name: str, step: int) -> Array:
+    """An operand of one instruction, from shared memory."""
+    row, (pointer, offset) = BY_NAME[op.attrs["row"]], side
+    assert isinstance(pointer, InterpretedPointer) and isinstance(offset, np.integer)
+    size = row.a.bits // 8
+    at = op.attrs[f"{name}_at"][step]
+    indices = places((count, row.shape[2]), op.attrs[name], at, size) // size + int(offset)
+    elements = [load(pointer, int(index), 1, machine.op, op.location) for index in indices.reshape(-1)]
+    made = np.array(elements).reshape(indices.shape).astype(np.float64 if row.acc.is_float() else np.int64)
+    return as_tf32(made) if row.precision == "tf32" else made
+
+
 @evaluates("product_begun")
 def _begun(op: Op, machine: Machine) -> Evaluate:
     return lambda: None  # products are done at once

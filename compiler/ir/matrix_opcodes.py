@@ -87,6 +87,47 @@ MULTIPLY_GROUPS = Opcode(
     uniform=Scope.none,
     within="launch",
 )
+_IN_TENSOR_MEMORY = OpAttribute(
+    lambda value: isinstance(value, str) and value in BY_NAME and BY_NAME[value].in_tensor_memory
+)
+TENSOR_MEMORY = Opcode(
+    "tensor_memory",
+    "pointer to shared memory; where a kernel begins, takes attrs columns of tensor memory, and makes the barriers at"
+    " which products arrive",
+    (POINTER,),
+    attrs={"columns": OpAttribute(whole(0, 513)), **WARP_OF},
+    rule=rules.tensor_memory,
+    writes=True,
+    convergent=Scope.block,
+    within="launch",
+)
+MULTIPLY_TENSOR = Opcode(
+    "multiply_tensor",
+    "pointer and offset of b in shared memory, of a; sums as those of `multiply_groups` -> the sums plus the product,"
+    " which lie in tensor memory until `product_wait`; attrs as there; first: the column that the sums begin in",
+    (POINTER, INTEGER, POINTER, INTEGER),
+    more=NUMBER,
+    gives_more=True,
+    attrs={
+        "row": _IN_TENSOR_MEMORY,
+        "columns": OpAttribute(lambda value: type(value) is int and 16 <= value <= 256 and value % 16 == 0),
+        "left": OpAttribute(_is_read),
+        "right": OpAttribute(_is_read),
+        "left_at": _PLACES,
+        "right_at": _PLACES,
+        "fresh": OpAttribute(one_of(True, False)),
+        "first": OpAttribute(whole(0, 512)),
+        "lanes": OpAttribute(one_of(128)),
+        "block": WARP_OF["block"],
+    },
+    rule=rules.multiply_tensor,
+    reads=True,
+    writes=True,
+    convergent=Scope.block,
+    waits=lambda op: Scope.block,
+    uniform=Scope.none,
+    within="launch",
+)
 PRODUCT_BEGUN = Opcode(
     "product_begun",
     "a product may be under way from here on, until `product_wait`",
@@ -98,10 +139,14 @@ PRODUCT_BEGUN = Opcode(
 PRODUCT_WAIT = Opcode(
     "product_wait",
     "sums of a product -> the sums, when it has ended; waits until at most the attrs pending newest products are under"
-    " way",
+    " way; attrs first, columns: where in tensor memory the sums lie, if they do",
     more=NUMBER,
     gives_more=True,
-    attrs={"pending": OpAttribute(whole(0, 8))},
+    attrs={
+        "pending": OpAttribute(whole(0, 8)),
+        "first": OpAttribute(whole(0, 512), required=False),
+        "columns": OpAttribute(whole(16, 257), required=False),
+    },
     rule=rules.product_wait,
     reads=True,
     writes=True,

@@ -274,6 +274,27 @@ def multiply_groups(op: Op) -> str | None:
     return None
 
 
+def tensor_memory(op: Op) -> str | None:
+    barriers = _pointer(op.operands[0])
+    return None if barriers.space == "shared" and barriers.dtype is DType.int64 else f"arrives at {barriers}"
+
+
+def multiply_tensor(op: Op) -> str | None:
+    """Operands in shared memory, sums as results; for each 128 rows and each step along the inner axis one product."""
+    b, a, sums = _pointer(op.operands[0]), _pointer(op.operands[2]), op.operands[4:]
+    acc, attrs = BY_NAME[op.attrs["row"]].acc, op.attrs
+    if b.space != "shared" or a.space != "shared" or a.dtype is not b.dtype:
+        return f"multiplies {a} and {b}"
+    if [value.type for value in sums] != [value.type for value in op.results] or not sums:
+        return "adds to other sums than it gives"
+    if any(not isinstance(value.type, SIMDType) or value.dtype is not acc for value in sums):
+        return f"adds to numbers of {acc}"
+    blocks, steps = sum(value.simd.width for value in sums) / attrs["columns"], len(attrs["right_at"])
+    if not steps or len(attrs["left_at"]) != blocks * steps:
+        return f"multiplies {len(attrs['left_at'])} parts of a and {steps} of b for {blocks} blocks of rows"
+    return None
+
+
 def product_wait(op: Op) -> str | None:
     same = [value.type for value in op.operands] == [value.type for value in op.results]
     if not same or bool(op.operands) == bool(op.attrs["pending"]):

@@ -19,25 +19,25 @@ from .memory import address, element_of
 from .writer import BulkState, FunctionWriter, emits
 
 
-def _spelled(w: FunctionWriter) -> BulkOperations:
+def bulk_operations(w: FunctionWriter) -> BulkOperations:
     grid = w.target.grid
     assert grid is not None and grid.bulk is not None
     return grid.bulk
 
 
-def _i32(w: FunctionWriter, number: int) -> str:
+def i32(w: FunctionWriter, number: int) -> str:
     return w.op(f"arith.constant {number} : i32")
 
 
-def _load(w: FunctionWriter, slot: str) -> str:
+def load_slot(w: FunctionWriter, slot: str) -> str:
     return w.op(f"llvm.load {slot} : !llvm.ptr -> i32")
 
 
-def _store(w: FunctionWriter, number: str, slot: str) -> None:
+def store_slot(w: FunctionWriter, number: str, slot: str) -> None:
     w.line(f"llvm.store {number}, {slot} : i32, !llvm.ptr")
 
 
-def _when(w: FunctionWriter, condition: str) -> None:
+def when(w: FunctionWriter, condition: str) -> None:
     w.open(f"scf.if {condition} {{")
 
 
@@ -46,21 +46,21 @@ def _ring(w: FunctionWriter, op: Op) -> None:
     """One thread makes the barriers, which the others see behind a barrier of the block."""
     (ring,) = op.operands
     number = grids.thread_number(w, op.attrs["block"])
-    zero, at = _i32(w, 0), w.at
+    zero, at = i32(w, 0), w.at
     one = w.op(f"arith.cmpi eq, {number}, {zero} : i32")
-    _when(w, one)
+    when(w, one)
     with w.nested():
-        arrivals = _i32(w, _warps(op))
+        arrivals = i32(w, _warps(op))
         for k in range(RING):
-            w.line(_spelled(w).begin.format(barrier=_barrier_at(w, w.name(ring), _i32(w, k)), warps=arrivals))
-        w.line(_spelled(w).order.format())
+            w.line(bulk_operations(w).begin.format(barrier=barrier_at(w, w.name(ring), i32(w, k)), warps=arrivals))
+        w.line(bulk_operations(w).order.format())
     w.close(at)
     assert w.target.grid is not None
     for spelling in w.target.grid.barrier:
         w.line(spelling)
     slots = [w.storage(4, alignment=4)[0] for _ in range(3 + w.most_pending)]
     for slot in slots:
-        _store(w, zero, slot)
+        store_slot(w, zero, slot)
     w.bulk = BulkState(w.name(ring), slots[0], slots[1], slots[2:])
 
 
@@ -69,41 +69,41 @@ def _warps(op: Op) -> int:
     return int(x * y * z) // int(op.attrs["lanes"])
 
 
-def _barrier_at(w: FunctionWriter, ring: str, number: str) -> str:
+def barrier_at(w: FunctionWriter, ring: str, number: str) -> str:
     wide = w.op(f"arith.extui {number} : i32 to i64")
     return w.op(f"llvm.getelementptr {ring}[{wide}] : (!llvm.ptr<3>, i64) -> !llvm.ptr<3>, i64")
 
 
-def _barrier_of(w: FunctionWriter, ring: str, copy: str) -> str:
+def barrier_of(w: FunctionWriter, ring: str, copy: str) -> str:
     """The barrier at which a copy arrives."""
-    return _barrier_at(w, ring, w.op(f"arith.andi {copy}, {_i32(w, RING - 1)} : i32"))
+    return barrier_at(w, ring, w.op(f"arith.andi {copy}, {i32(w, RING - 1)} : i32"))
 
 
 @emits("copy_rows")
 def _copy_rows(w: FunctionWriter, op: Op) -> None:
     to, at, source, first, stride, rows, count, _ = op.operands
-    state, spelled = w.bulk, _spelled(w)
+    state, spelled = w.bulk, bulk_operations(w)
     assert state is not None
-    _make_room(w, state)
-    issued = _load(w, state.issued)
-    barrier = _barrier_of(w, state.ring, issued)
+    make_room(w, state)
+    issued = load_slot(w, state.issued)
+    barrier = barrier_of(w, state.ring, issued)
     number = grids.thread_number(w, op.attrs["block"])
     size = to.dtype.bits // 8
-    bytes_ = w.op(f"arith.muli {_narrow(w, count)}, {_i32(w, size)} : i32")
+    bytes_ = w.op(f"arith.muli {_narrow(w, count)}, {i32(w, size)} : i32")
     total = _narrow(w, rows)
     w.line(spelled.order.format())
     place = w.at
-    _when(w, w.op(f"arith.cmpi eq, {number}, {_i32(w, 0)} : i32"))
+    when(w, w.op(f"arith.cmpi eq, {number}, {i32(w, 0)} : i32"))
     with w.nested():
         announced = w.op(f"arith.muli {bytes_}, {total} : i32")
         w.line(spelled.announce.format(barrier=barrier, bytes=announced))
     w.close(place)
     threads = _warps(op) * op.attrs["lanes"]
-    some = w.op(f"arith.cmpi sgt, {bytes_}, {_i32(w, 0)} : i32")
+    some = w.op(f"arith.cmpi sgt, {bytes_}, {i32(w, 0)} : i32")
     for begin in range(0, op.attrs["most"], threads):
-        row = w.op(f"arith.addi {number}, {_i32(w, begin)} : i32")
+        row = w.op(f"arith.addi {number}, {i32(w, begin)} : i32")
         there = w.op(f"arith.cmpi slt, {row}, {total} : i32")
-        _when(w, w.op(f"arith.andi {there}, {some} : i1"))
+        when(w, w.op(f"arith.andi {there}, {some} : i1"))
         with w.nested():
             wide = w.op(f"arith.extui {row} : i32 to i64")
             given = {
@@ -113,19 +113,19 @@ def _copy_rows(w: FunctionWriter, op: Op) -> None:
             w.line(spelled.copy.format(**given, bytes=bytes_, barrier=barrier))
         w.close(place)
     _arrive(w, barrier)
-    _store(w, w.op(f"arith.addi {issued}, {_i32(w, 1)} : i32"), state.issued)
+    store_slot(w, w.op(f"arith.addi {issued}, {i32(w, 1)} : i32"), state.issued)
     w.result(op, w.op("arith.constant 0 : i64"))
 
 
 def _arrive(w: FunctionWriter, barrier: str) -> None:
     """Each warp arrives, when all its lanes have begun their copies."""
     assert w.target.grid is not None
-    everyone, place = _i32(w, -1), w.at
+    everyone, place = i32(w, -1), w.at
     for spelling in w.target.grid.sync_warp:
         w.line(spelling.format(mask=everyone))
-    _when(w, w.op(f"arith.cmpi eq, {warps.lane_number(w)}, {_i32(w, 0)} : i32"))
+    when(w, w.op(f"arith.cmpi eq, {warps.lane_number(w)}, {i32(w, 0)} : i32"))
     with w.nested():
-        w.line(_spelled(w).arrive.format(barrier=barrier))
+        w.line(bulk_operations(w).arrive.format(barrier=barrier))
     w.close(place)
 
 
@@ -142,10 +142,10 @@ def _narrow(w: FunctionWriter, value: Value) -> str:
     return w.op(f"arith.trunci {w.name(value)} : i64 to i32")
 
 
-def _make_room(w: FunctionWriter, state: BulkState) -> None:
+def make_room(w: FunctionWriter, state: BulkState) -> None:
     """Waits for the oldest copy where all barriers are taken."""
-    issued = _load(w, state.issued)
-    _await(w, state, w.op(f"arith.subi {issued}, {_i32(w, RING - 1)} : i32"))
+    issued = load_slot(w, state.issued)
+    await_copies(w, state, w.op(f"arith.subi {issued}, {i32(w, RING - 1)} : i32"))
 
 
 def commit(w: FunctionWriter) -> None:
@@ -154,31 +154,31 @@ def commit(w: FunctionWriter) -> None:
         return
     ends = w.bulk.ends
     for newer, older in zip(reversed(ends[:-1]), reversed(ends[1:]), strict=True):
-        _store(w, _load(w, newer), older)
-    _store(w, _load(w, w.bulk.issued), ends[0])
+        store_slot(w, load_slot(w, newer), older)
+    store_slot(w, load_slot(w, w.bulk.issued), ends[0])
 
 
 def wait(w: FunctionWriter, op: Op) -> None:
     """Waits for the copies of all groups but the newest ones; for a token of all copies."""
     if w.bulk is not None:
         last = w.bulk.issued if op.attrs["what"] == "copy" else w.bulk.ends[op.attrs["pending"]]
-        _await(w, w.bulk, _load(w, last))
+        await_copies(w, w.bulk, load_slot(w, last))
 
 
-def _await(w: FunctionWriter, state: BulkState, last: str) -> None:
+def await_copies(w: FunctionWriter, state: BulkState, last: str) -> None:
     """Waits for all copies before copy number `last`, one after the other."""
     place = w.at
     w.open("scf.while : () -> () {")
     with w.nested():
-        left = w.op(f"arith.subi {last}, {_load(w, state.done)} : i32")
-        w.line(f"scf.condition({w.op(f'arith.cmpi sgt, {left}, {_i32(w, 0)} : i32')})")
+        left = w.op(f"arith.subi {last}, {load_slot(w, state.done)} : i32")
+        w.line(f"scf.condition({w.op(f'arith.cmpi sgt, {left}, {i32(w, 0)} : i32')})")
     w.open("} do {")
     with w.nested():
-        done = _load(w, state.done)
-        barrier = _barrier_of(w, state.ring, done)
-        round_ = w.op(f"arith.divui {done}, {_i32(w, RING)} : i32")
-        parity = w.op(f"arith.andi {round_}, {_i32(w, 1)} : i32")
-        ended = w.op(_spelled(w).ended.format(barrier=barrier, parity=parity))
-        _store(w, w.op(f"arith.addi {done}, {ended} : i32"), state.done)  # else it looks again
+        done = load_slot(w, state.done)
+        barrier = barrier_of(w, state.ring, done)
+        round_ = w.op(f"arith.divui {done}, {i32(w, RING)} : i32")
+        parity = w.op(f"arith.andi {round_}, {i32(w, 1)} : i32")
+        ended = w.op(bulk_operations(w).ended.format(barrier=barrier, parity=parity))
+        store_slot(w, w.op(f"arith.addi {done}, {ended} : i32"), state.done)  # else it looks again
         w.line("scf.yield")
     w.close(place)

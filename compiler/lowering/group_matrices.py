@@ -58,7 +58,7 @@ def _multiply_groups(w: FunctionWriter, op: Op) -> None:
         f" : ({', '.join(types)}) -> {result}"
     )
     parts = [w.op(f"llvm.extractvalue {made}[{k}] : {result}") for k in range(len(lanes))]
-    _give(w, op, parts)
+    give(w, op, parts)
 
 
 def _text(op: Op, sums: int, first: int, words: int) -> str:
@@ -113,8 +113,7 @@ def _begun(w: FunctionWriter, op: Op) -> None:
     """Nothing: it says what `passes.tokens` checks."""
 
 
-@emits("product_wait")
-def _wait(w: FunctionWriter, op: Op) -> None:
+def wait(w: FunctionWriter, op: Op) -> None:
     """Registers of products under way go through the instruction that waits for them."""
     if not w.orders_matrices:
         for operand, made in zip(op.operands, op.results, strict=True):
@@ -168,7 +167,7 @@ def _lanes(w: FunctionWriter, value: Value) -> list[str]:
     return [w.op(f"vector.extract {name}[{k}] : {element} from {text}") for k in range(width)]
 
 
-def _give(w: FunctionWriter, op: Op, parts: Sequence[str]) -> None:
+def give(w: FunctionWriter, op: Op, parts: Sequence[str]) -> None:
     """Gives the results, row by row, the numbers that the instructions have in their order."""
     columns = op.attrs["columns"]
     of_rows: list[str] = []

@@ -19,7 +19,7 @@ from ...dsl.contract.kernels import KernelTable
 from ...dsl.contract.unit import Slot
 from ...dsl.diagnostics.dataclass import dataclass
 from ..ir.copy_opcodes import COPY_WAIT
-from ..ir.matrix_opcodes import MULTIPLY_GROUPS
+from ..ir.matrix_opcodes import MULTIPLY_GROUPS, MULTIPLY_TENSOR
 from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
 from ..ir.program import PointerType, Program, ProgramFunction, has_reports, walk
@@ -48,6 +48,7 @@ from . import (  # noqa: F401  # each family registers what it writes
     scalars,
     scratch,
     simulated,
+    tensor_matrices,
     vectors,
     warps,
 )
@@ -275,9 +276,10 @@ def _kernel(module: ModuleWriter, function: ProgramFunction) -> str:
         w.ring, w.missed = "%ring", report_rings.missed_at_barriers(function.body)
         params.append(f"{w.ring}: {w.pointer('global')} {{llvm.align = 8 : i64}}")
     w.most_pending = max((op.attrs["pending"] for op in walk(function.body) if op.opcode is COPY_WAIT), default=0)
-    w.orders_matrices = any(op.opcode is MULTIPLY_GROUPS for op in walk(function.body))
+    w.orders_matrices = any(op.opcode in (MULTIPLY_GROUPS, MULTIPLY_TENSOR) for op in walk(function.body))
     w.region(function.body)
     w.at = ""
+    tensor_matrices.leave(w)
     w.line("llvm.return")
     types = tuple(str(v.type) for v in function.params)
     shared = static_shared(function.body)

@@ -226,6 +226,23 @@ class Names:
 
 
 @dataclass(frozen=True, eq=False)
+class TensorState:
+    """Where a kernel keeps the state of products in tensor memory; see `lowering.tensor_matrices`.
+
+    Attributes:
+        base: the address of its columns.
+        columns: their number.
+        products: the barriers that products arrive at, and how many there were.
+        block: the sizes of the block.
+    """
+
+    base: str
+    columns: int
+    products: BulkState
+    block: tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
 class BulkState:
     """Where a kernel that makes bulk copies keeps the state of them; see `lowering.bulk_copies`.
 
@@ -265,6 +282,7 @@ class FunctionWriter:
         self.emit: Emitter | None = None  # instead of `EMITTERS`; see `lowering.spins`
         self.most_pending = 0  # groups of copies that a wait of it leaves under way
         self.bulk: BulkState | None = None  # of a kernel that makes bulk copies
+        self.tensor: TensorState | None = None  # of products in tensor memory
         self.orders_matrices = False  # whether matrix instructions read what threads have written, behind a barrier
         self.spin_depth = 0  # loops around in which the thread waits for others
 

@@ -85,6 +85,8 @@ class MatrixProduct:
         neighbours: how many elements a lane has of an operand, where the form has rows first.
         scattered: whether the columns of a lane are not neighbours for the instruction.
         arguments: the order in which the intrinsic takes its operands, where they are not a, b, acc.
+        format: the number of the operands' format in a description of `tcgen05`, whose sums lie in tensor memory; else
+            -1. `intrinsic` is the name of the instruction.
         of_groups: whether groups of four warps compute it, from shared memory: `shape` has the least columns then, and
             `intrinsic` is the instruction's name, with {n} for their number.
     """
@@ -103,11 +105,17 @@ class MatrixProduct:
     scattered: bool = False
     arguments: tuple[str, ...] = ("a", "b", "acc")
     of_groups: bool = False
+    format: int = -1
 
     @property
     def elements(self) -> int:
         """How many elements a word has."""
         return max(32 // self.a.bits, 1)
+
+    @property
+    def in_tensor_memory(self) -> bool:
+        """Whether the sums lie in tensor memory."""
+        return self.format >= 0
 
     @property
     def reads_across(self) -> bool:
@@ -148,6 +156,17 @@ def _wgmma(a: DType, acc: DType, kind: str, precision: str = "") -> MatrixProduc
     instruction = f"wgmma.mma_async.sync.aligned.m64n{{n}}k{depth}.{kind}"
     shape = (64, 8, depth)
     return MatrixProduct(name, a, a, acc, shape, ("wgmma",), instruction, "i32", precision, of_groups=True)
+
+
+def _tcgen05(a: DType, acc: DType, kind: str, format: int, precision: str = "") -> MatrixProduct:
+    """A row of `tcgen05.mma`, which one thread begins, of 128 rows of sums in tensor memory.
+
+    A thread gets of them what four warps with 32 rows each have as those of `mma.sync`.
+    """
+    depth = 256 // a.bits
+    name = ".".join(filter(None, (f"tcgen05.m128k{depth}", str(a), precision)))
+    instruction = f"tcgen05.mma.cta_group::1.kind::{kind}"
+    return MatrixProduct(name, a, a, acc, (128, 16, depth), ("tcgen05",), instruction, "i32", precision, format=format)
 
 
 def _mfma(
@@ -227,6 +246,13 @@ PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _wgmma(_U8, _I32, "s32.u8.u8"),
     _wgmma(_E4M3, _F32, "f32.e4m3.e4m3"),
     _wgmma(_E5M2, _F32, "f32.e5m2.e5m2"),
+    _tcgen05(_F16, _F32, "f16", 0),
+    _tcgen05(_BF16, _F32, "f16", 1),
+    _tcgen05(_F32, _F32, "tf32", 2, precision="tf32"),
+    _tcgen05(_I8, _I32, "i8", 1),
+    _tcgen05(_U8, _I32, "i8", 0),
+    _tcgen05(_E4M3, _F32, "f8f6f4", 0),
+    _tcgen05(_E5M2, _F32, "f8f6f4", 1),
     _mma(_F16, _F32, (16, 8, 16), "f16_mma", "f32.f32", "vector<2xf16>"),
     _mma(_BF16, _F32, (16, 8, 16), "bf16_mma", "bf16", "i32"),
     _mma(_F32, _F32, (16, 8, 8), "tf32_mma", "tf32", "i32", precision="tf32"),

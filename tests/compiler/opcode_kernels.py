@@ -219,3 +219,18 @@ def multiplying_in_groups(out, x):
 @register("group_products")
 def group_products(out: OutputTensor[float32, "64 64"], x: InputTensor[bfloat16, "64 64"], ctx: DeviceContext) -> None:
     ctx.launch(multiplying_in_groups, out, x, grid=1, block=128)
+
+
+def multiplying_in_tensor_memory(out, x):
+    tile = gpu.shared[bfloat16](128, 128, layout="dot")
+    gpu.copy_async(tile, x.tile(0, 0, (128, 128))).wait()
+    gpu.barrier()
+    product = gpu.dot_async(tile, tile.transpose(), gpu.tile[float32](128, 128))
+    product.wait().store(out.tile(0, 0, (128, 128)))
+
+
+@register("tensor_products")
+def tensor_products(
+    out: OutputTensor[float32, "128 128"], x: InputTensor[bfloat16, "128 128"], ctx: DeviceContext
+) -> None:
+    ctx.launch(multiplying_in_tensor_memory, out, x, grid=1, block=128)

@@ -59,6 +59,7 @@ KERNELS: list[tuple[str, str, list[tuple[DType, tuple[int, ...]]]]] = [
     ("sm_90", "matrices", [(DType.bfloat16, (32, 64))]),
     ("sm_90a", "bulk_copies", [(F32, (40, 68))]),
     ("sm_90a", "group_products", [(DType.bfloat16, (64, 64))]),
+    ("sm_100a", "tensor_products", [(DType.bfloat16, (128, 128))]),
     ("host", "complex_numbers", [(DType.complex64, (50,))]),
 ]
 

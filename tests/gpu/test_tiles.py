@@ -116,8 +116,11 @@ def test_a_product_is_matrix_instructions() -> None:
 def multiplied_by(row: MatrixProduct) -> GpuCase:
     """A product of the dtypes of a row, whose steps are so long that the row takes them."""
     dtype, depth = row.a.to_numpy(), max(row.shape[2], 16)
+    how = {"precision": row.precision} if row.precision else {}
+    if row.in_tensor_memory:
+        sizes = {"M": 128, "N": 16, "K": depth}
+        return product_of_groups(dtype, 128, 16, 2 * depth, op="ahead", b_turned=not row.reads_across, **sizes, **how)
     if row.of_groups:
-        how = {"precision": row.precision} if row.precision else {}
         return product_of_groups(dtype, 64, 32, 2 * depth, N=32, K=depth, b_turned=not row.reads_across, **how)
     if row.precision:
         return product(dtype, 32, 32, 2 * depth, 4e-3, op="turned", precision=row.precision)
@@ -136,6 +139,9 @@ def test_each_matrix_instruction(row: MatrixProduct) -> None:
     name = next(each for each in GPUS if row.missing(lookup(each)) is None)
     assert f"'row': '{row.name}'" in str(typed_program(case.spec(), lookup(name))), name
     case.check(case.interpret(name), lookup(name).lanes)
+    if row.in_tensor_memory:
+        assert row.intrinsic in case.compile(name).asm
+        return
     instruction = (
         "wgmma" if row.of_groups else "mma.sync" if name.startswith("sm") else f"v_{row.name.partition('.')[0]}_"
     )

@@ -48,6 +48,17 @@ def chained(dtype: Any, m: int, **params: Any) -> GpuCase:
     return GpuCase(name, FILE, "group_products::chained", inputs, reference, params, bound=1e-2, heavy=True)
 
 
+TENSOR_CASES = (
+    product(BF16, 128, 64, 200, op="ahead", M=128, K=64),
+    product(F16, 200, 40, 70, op="ahead", M=256, N=48, K=16, b_turned=True),  # two blocks of rows, a narrow swizzle
+    product(F16, 100, 128, 128, op="ahead", M=128, N=128, K=64, stages=3),  # two panels of columns
+    product(np.float32, 128, 32, 96, op="ahead", M=128, N=32, b_turned=True, precision="tf32"),
+    product(np.int8, 130, 64, 100, op="ahead", M=128, b_turned=True),
+    product(np.uint8, 128, 16, 64, op="ahead", M=128, N=16, b_turned=True),
+    product(E4M3, 128, 32, 256, op="ahead", M=128, N=32, K=128, b_turned=True, stages=3),
+    product(E5M2, 128, 32, 100, op="ahead", M=128, N=32, b_turned=True),
+    product(BF16, 300, 50, 32, op="several"),
+)
 CASES = (
     product(BF16, 64, 64, 64),
     product(F16, 70, 100, 72, N=96, K=16),  # the narrowest swizzle, in three panels
@@ -73,6 +84,7 @@ CASES = (
     product(E5M2, 128, 40, 96, M=128, N=48, K=32, b_turned=True, block=256),
     product(E4M3, 64, 32, 128, op="loaded"),
     product(E5M2, 64, 32, 256, op="ahead", N=32, K=64, stages=3, b_turned=True),
+    *TENSOR_CASES[-4::3],
     chained(F16, 64),
     chained(BF16, 100, N=64, K=64),
 )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from support import ptx_arithmetic, ptx_copies, ptx_groups, ptx_matrices, ptx_threads
+from support import ptx_arithmetic, ptx_copies, ptx_groups, ptx_matrices, ptx_tensor, ptx_threads
 from support.ptx_group import STEPS, Code, Group, Source, Step, written
 from support.ptx_memory import Memory, Slabs
 from support.ptx_numbers import type_of
@@ -41,7 +41,7 @@ from support.ptx_parse import (
 __all__ = ["Memory", "PtxError", "Trapped", "run"]
 
 assert (
-    ptx_arithmetic and ptx_copies and ptx_groups and ptx_matrices and ptx_threads
+    ptx_arithmetic and ptx_copies and ptx_groups and ptx_matrices and ptx_tensor and ptx_threads
 )  # their instructions are registered
 
 THREADS = 8192  # that run at once, in whole blocks
@@ -194,6 +194,8 @@ def _outputs(ins: Instruction) -> list[str]:
     """The registers that an instruction writes."""
     if ins.name == "wgmma":
         return written(ins.operands[0]) if ins.parts[0] == "mma_async" else []
+    if ins.name == "tcgen05":
+        return written(ins.operands[0]) if ins.parts[0] == "ld" else []
     if ins.name == "mbarrier":
         return written(ins.operands[0]) if ins.parts[0] == "try_wait" else []
     if ins.ends or not ins.operands or ins.name in ("st", "red", "cp", "fence", "membar", "prefetch", "bar"):
@@ -310,6 +312,7 @@ class Machine:
         self.copies = ptx_copies.Copies(self.count)
         self.barriers = ptx_copies.Barriers()
         self.products = ptx_groups.Products(self.count)
+        self.tensor = ptx_tensor.TensorMemory()
         self._specials: dict[str, Any] = {}
         self._registers: dict[str, Any] = {}
         self._lent: set[str] = set()
@@ -478,6 +481,7 @@ class Machine:
             goes.append((self._label(ins, ins.operands[-1]), threads))
         elif ins.name in ("ret", "exit"):
             self.products.ended(ins, threads)
+            self.tensor.ended(ins, self.block_of[threads[threads % self.threads == 0]])
         elif ins.name == "trap":
             raise Trapped(str(ins.fail(f"{self.name_of(int(threads[0]))} fails")))
         elif ins.name == "brx":

@@ -143,7 +143,7 @@ class Barriers:
         return barrier.phase % 2 != parity
 
 
-def _of_each(group: Group, *values: Any) -> list[tuple[int, ...]]:
+def each_with_its_block(group: Group, *values: Any) -> list[tuple[int, ...]]:
     """The block of each thread with its numbers."""
     blocks = group.spread(group.take(group.machine.block_of))
     return [tuple(map(int, row)) for row in zip(blocks, *(group.spread(value) for value in values), strict=True)]
@@ -169,7 +169,7 @@ def _barrier(ins: Instruction, code: Code) -> Step:
         to = code.target(ins, ins.operands[0], type_of("pred"))
 
         def look(group: Group) -> None:
-            barriers, looks = group.machine.barriers, _of_each(group, address(group), number(group))
+            barriers, looks = group.machine.barriers, each_with_its_block(group, address(group), number(group))
             found = {key: barriers.ended(ins, barriers.at(ins, *key[:2]), key[2]) for key in dict.fromkeys(looks)}
             to(group, np.array([found[key] for key in looks], np.bool_))  # type: ignore[index]
 
@@ -177,7 +177,7 @@ def _barrier(ins: Instruction, code: Code) -> Step:
 
     def run(group: Group) -> None:
         barriers = group.machine.barriers
-        for block, at, count in _of_each(group, address(group), number(group)):
+        for block, at, count in each_with_its_block(group, address(group), number(group)):
             if kind == "init":
                 barriers.make(ins, block, at, count)
             else:
@@ -188,7 +188,7 @@ def _barrier(ins: Instruction, code: Code) -> Step:
 
 def _each_arrives(ins: Instruction, group: Group, address: Any) -> None:
     barriers = group.machine.barriers
-    for block, at in _of_each(group, address):
+    for block, at in each_with_its_block(group, address):
         barriers.arrive(ins, barriers.at(ins, block, at))
 
 
@@ -201,7 +201,7 @@ def _bulk_copy(ins: Instruction, code: Code) -> Step:
 
     def run(group: Group) -> None:
         barriers = group.machine.barriers
-        rows = _of_each(group, to(group), source(group), size(group), barrier(group))
+        rows = each_with_its_block(group, to(group), source(group), size(group), barrier(group))
         for thread, (block, there, here, count, at) in zip(group.numbers, rows, strict=True):
             if there % BULK or here % BULK or count % BULK or not count:
                 raise ins.fail(f"{count} bytes from {here:#x} to {there:#x} are not multiples of {BULK}")

@@ -87,6 +87,8 @@ class Instruction:
 
     @property
     def of_a_warp(self) -> bool:
+        if self.name == "tcgen05":
+            return "sync" in self.parts
         return self.name in OF_A_WARP or (self.name == "bar" and self.parts[:1] == ("warp",))
 
     @property

@@ -28,7 +28,7 @@ __all__ = ["extent", "laid_out", "pattern_of"]
 
 def pattern_of(target: Target) -> int:
     """After how many bytes the pattern of a layout repeats for a target."""
-    return PATTERN if layouts.has_groups(target) else BANKS
+    return PATTERN if layouts.has_panels(target) else BANKS
 
 
 def extent(call: Point, layout: object, dtype: DType, sizes: tuple[int, ...]) -> int:

@@ -33,7 +33,7 @@ def misfit(row: MatrixProduct, layout: TileLayout, depth: int, left: DotOperand,
         return f"the inner size of {depth} is not a multiple of {row.shape[2]}"
     for name, operand in (("a", left), ("b", right)):
         in_registers = name == "a" and operand.tile is not None and fragments.is_fragment(row, operand.tile, layout)
-        reason = None if in_registers else _unreadable(row, operand, name)
+        reason = None if in_registers else unreadable(row, operand, name)
         if reason is not None:
             return f"{name} {reason}"
     return None
@@ -44,11 +44,11 @@ def takes_columns(row: MatrixProduct, columns: int) -> bool:
     return row.acc.is_float() or columns in (8, 24) or columns % 16 == 0
 
 
-def _unreadable(row: MatrixProduct, operand: DotOperand, name: str) -> str | None:
+def unreadable(row: MatrixProduct, operand: DotOperand, name: str) -> str | None:
     """Why hardware does not read an operand from shared memory."""
     tensor = operand.tensor
     if tensor is None:
-        rows, columns = operand.shape[::-1] if _stored_turned(row, name) else operand.shape
+        rows, columns = operand.shape[::-1] if stored_turned(row, name) else operand.shape
         return None if swizzle_of(operand.dtype, columns) is not None and rows % EIGHT == 0 else "is a small tile"
     rows, columns = _in_memory(operand)
     if not row.reads_across and operand.turned != (name == "b"):
@@ -67,7 +67,7 @@ def _unreadable(row: MatrixProduct, operand: DotOperand, name: str) -> str | Non
     return None
 
 
-def _stored_turned(row: MatrixProduct, name: str) -> bool:
+def stored_turned(row: MatrixProduct, name: str) -> bool:
     """Whether a tile that is an operand is stored column by column."""
     return name == "b" and not row.reads_across
 
@@ -79,7 +79,7 @@ def _in_memory(operand: DotOperand) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class _Description:
+class Description:
     """How an operand lies in shared memory, in bytes.
 
     Attributes:
@@ -95,7 +95,7 @@ class _Description:
     across: bool
 
     @classmethod
-    def of(cls, operand: DotOperand, *, by_columns: bool) -> _Description:
+    def of(cls, operand: DotOperand, *, by_columns: bool) -> Description:
         swizzle = swizzle_in(operand.tensor)  # type: ignore[arg-type]
         assert swizzle is not None
         width = swizzle.piece * (swizzle.mask + 1) * operand.dtype.bits // 8
@@ -116,22 +116,27 @@ class _Description:
 def multiply(
     call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue, waits: bool
 ) -> TileValue:
-    """`acc + left @ right`, by the instruction of a row; `waits`: whether it has ended then."""
+    """`acc + left @ right`, by the instruction of a row; `waits`: whether it has ended then.
+
+    It has, too, where an operand is a tile that shared memory was written with: the next product may write it again.
+    """
     builder, layout = call.builder, acc.layout
     depth, step = left.shape[1], row.shape[2]
     tall, steps = len(layout.rows.offsets) // 2, range(0, depth, step)
-    right = right.in_memory(call, "b", turned=_stored_turned(row, "b"))
-    described = _Description.of(right, by_columns=True)
+    left_stored = left.tile is not None and not fragments.is_fragment(row, left.tile, layout)
+    stored = left_stored or right.tile is not None
+    right = right.in_memory(call, "b", turned=stored_turned(row, "b"))
+    described = Description.of(right, by_columns=True)
     operands = list(right.place(call, builder.int_(0), builder.int_(0)))
     held: list[Value] = []
     of_left: tuple[object, ...] = ()
     left_at: tuple[int, ...] = ()
-    if left.tile is not None and fragments.is_fragment(row, left.tile, layout):
+    if left.tile is not None and not left_stored:
         held = [fragments.of_tile(call, left.tile, i, k) for i in range(tall) for k in range(len(steps))]
         operands += held
     else:
         left = left.in_memory(call, "a")
-        of_a = _Description.of(left, by_columns=False)
+        of_a = Description.of(left, by_columns=False)
         of_left = of_a.attribute
         left_at = tuple(of_a.at(layout.rows.offsets[2 * i], k) for i in range(tall) for k in steps)
         operands += _first_of_group(call, left, of_a, layout)
@@ -147,14 +152,14 @@ def multiply(
         right=described.attribute,
         right_at=tuple(described.at(0, k) for k in steps),
         fresh=acc.number == 0,
-        waits=waits,
+        waits=waits or stored,
         lanes=layouts.GROUP_WARPS * call.evaluator.target.warp_size,
         block=layouts.warp_of(call)["block"],
     )
     return TileValue(acc.dtype, layout, tuple(results))
 
 
-def _first_of_group(call: Point, left: DotOperand, described: _Description, layout: TileLayout) -> tuple[Value, Value]:
+def _first_of_group(call: Point, left: DotOperand, described: Description, layout: TileLayout) -> tuple[Value, Value]:
     """Where the rows of a of this group of warps begin: rows and panels have one distance, whatever the group is."""
     builder = call.builder
     assert left.tensor is not None

@@ -106,6 +106,27 @@ def has_groups(target: Target) -> bool:
     return target.supports("wgmma") and not target.simulates
 
 
+def has_panels(target: Target) -> bool:
+    """Whether products read shared memory by descriptions, and so in panels: see `group_products`."""
+    return has_groups(target) or (target.supports("tcgen05") and not target.simulates)
+
+
+TENSOR_ROWS = 128  # of sums in tensor memory: 32 of each of four warps
+TENSOR_COLUMNS = 512  # of 32 bits, that a multiprocessor has
+
+
+def of_tensor_memory(threads: int, shape: tuple[int, int]) -> TileLayout | None:
+    """The layout in which four warps read sums from tensor memory; None where they cannot."""
+    rows, columns = shape
+    if threads != TENSOR_ROWS or rows % TENSOR_ROWS or columns % 16 or columns > GROUP_COLUMNS:
+        return None
+    lane_row, lane_column, warp = Digit(4, 8, 1), Digit(1, 4, 2), Digit(32, 4, 32)
+    own_rows = tuple(first + k for first in range(0, rows, TENSOR_ROWS) for k in (0, 8, 16, 24))
+    own_columns = tuple(first + k for first in range(0, columns, COLUMNS) for k in (0, 1))
+    across = TileAxis(columns, (lane_column,), own_columns)
+    return TileLayout(TileAxis(rows, (lane_row, warp), own_rows), across, (lane_column, lane_row, warp))
+
+
 def of_groups(warps: int, shape: tuple[int, int]) -> TileLayout | None:
     """The layout in which groups of four warps hold what `wgmma` gives them; None where they do not share out rows."""
     (rows, columns), groups = shape, warps // GROUP_WARPS
@@ -422,6 +443,7 @@ def conforming(call: Point, value: object, other: object) -> Any:
     """
     if isinstance(value, TileProduct) and isinstance(other, TileProduct):
         goes_on = has_groups(call.evaluator.target) and is_of_groups(value.tile.layout)
+        goes_on = goes_on or value.first is not None or other.first is not None
         return value if goes_on else TileProduct(conforming(call, value.tile, other.tile))
     if not isinstance(value, TileValue) or not isinstance(other, TileValue):
         return value

@@ -78,7 +78,7 @@ class DotOperand:
             return self
         builder = call.builder
         rows, columns = self.shape[::-1] if turned else self.shape
-        align = PATTERN if layouts.has_groups(call.evaluator.target) else 16
+        align = PATTERN if layouts.has_panels(call.evaluator.target) else 16
         pointer = layouts.shared_buffer(call.evaluator, self.dtype, rows * columns, name, align)
         tensor = laid_out_tensor(call, pointer, self.dtype, (rows, columns), f"operand {name}")
         layouts.barrier(call)
@@ -171,7 +171,7 @@ def laid_out_tensor(call: Point, pointer: Value, dtype: DType, sizes: tuple[int,
         return Stored(pointer, name, dtype, dims, Role.MUTABLE, fixed=sizes)
 
     width = swizzle.piece * (swizzle.mask + 1)
-    panel = width if layouts.has_groups(call.evaluator.target) and width < sizes[-1] else 0
+    panel = width if layouts.has_panels(call.evaluator.target) and width < sizes[-1] else 0
 
     def place(builder: Builder, components: tuple[Value, ...]) -> Value:
         *outer, row, column = components

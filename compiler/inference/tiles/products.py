@@ -8,15 +8,15 @@ See also `targets.products` (the table), `fragments` and `wave_fragments` (their
 
 from __future__ import annotations
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import Region, Value
-from ...targets.base import Target
 from ...targets.products import ELEMENTS, MatrixProduct, product_rows
 from ..evaluator import Point
 from ..values.describe import describe
 from ..values.tiles import TileLayout, TileProduct, TileValue
-from . import fragments, group_products, layouts, wave_fragments
+from . import fragments, group_products, layouts, tensor_products, wave_fragments
 from .operands import DotOperand
 
 UNROLLED = 4  # steps of the inner axis that are written out
@@ -32,13 +32,13 @@ def dot_async(call: Point, a: object, b: object, acc: object, precision: object)
     Raises:
         CompileError: as `dot`.
     """
-    sums = acc.tile if isinstance(acc, TileProduct) else acc
-    made = dot(call, a, b, sums, precision, waits=False)
+    made = _begun(call, a, b, acc, precision, waits=False)
     call.locate()
     call.builder.add("product_begun", [])
-    if isinstance(sums, TileValue):
-        layouts.give_away(call, sums)
-    return TileProduct(made)
+    sums = acc.tile if isinstance(acc, TileProduct) else acc
+    assert isinstance(sums, TileValue)
+    layouts.give_away(call, sums)
+    return made
 
 
 def wait(call: Point, product: TileProduct, pending: object) -> TileValue | None:
@@ -56,12 +56,29 @@ def wait(call: Point, product: TileProduct, pending: object) -> TileValue | None
         return None
     tile = product.tile
     layouts.readable(call, tile)
-    results = call.builder.add("product_wait", tile.parts, [part.type for part in tile.parts], pending=0)
+    types = [part.type for part in tile.parts]
+    if product.first is None:
+        results = call.builder.add("product_wait", tile.parts, types, pending=0)
+    else:
+        where = {"first": product.first, "columns": tile.shape[1]}
+        results = call.builder.add("product_wait", tile.parts, types, (), pending=0, **where)
     return TileValue(tile.dtype, tile.layout, tuple(results))
 
 
-def dot(call: Point, a: object, b: object, acc: object, precision: object, *, waits: bool = True) -> TileValue:
-    """`acc + a @ b`; the sums of one that does not wait may be read behind `product_wait`.
+def dot(call: Point, a: object, b: object, acc: object, precision: object) -> TileValue:
+    """`acc + a @ b`.
+
+    Raises:
+        CompileError: EK0653, an operand is none; EK0654, the shapes do not fit; EK0655, nothing multiplies the dtypes.
+    """
+    if isinstance(acc, TileProduct):
+        text = f"the sums of gpu.dot are a tile, not {describe(acc)}"
+        raise call.error("EK0653", text, "acc", hint="acc = gpu.tile[float32](M, N)")
+    return _begun(call, a, b, acc, precision, waits=True).tile
+
+
+def _begun(call: Point, a: object, b: object, given: object, precision: object, *, waits: bool) -> TileProduct:
+    """`given + a @ b`; the sums of one that does not wait may be read behind `product_wait`.
 
     Raises:
         CompileError: EK0653, an operand is none; EK0654, the shapes do not fit; EK0655, nothing multiplies the dtypes.
@@ -69,8 +86,9 @@ def dot(call: Point, a: object, b: object, acc: object, precision: object, *, wa
     if precision not in PRECISIONS:
         text = f'precision= of gpu.dot is "ieee" or "tf32", not {describe(precision)}'
         raise call.error("EK0655", text, "precision")
-    for given in (a, acc):
-        layouts.readable(call, given)
+    acc = given.tile if isinstance(given, TileProduct) else given
+    for one in (a, acc):
+        layouts.readable(call, one)
     if not isinstance(acc, TileValue):
         text = f"the sums of gpu.dot are a tile, not {describe(acc)}"
         raise call.error("EK0653", text, "acc", hint="acc = gpu.tile[float32](M, N)")
@@ -84,11 +102,17 @@ def dot(call: Point, a: object, b: object, acc: object, precision: object, *, wa
     if acc.number is not None and isinstance(a, TileValue):
         layouts.together(call)
         acc = layouts.moved(call, acc, layouts.layout_for(call, "dot", acc.shape, rows=True))
-    row, why = _row(call.evaluator.target, left, right, acc, precision)
+    first = given.first if isinstance(given, TileProduct) else None
+    row, why = _row(call, _Wanted(left, right, TileProduct(acc, first), waits), precision)
+    if first is not None and not (row is not None and row.in_tensor_memory):
+        text = f"the product that these sums are of is in tensor memory, and this one cannot add to it: {why}"
+        raise call.error("EK0654", text, hint=".wait() gives the sums, to which any product adds")
     layouts.together(call, product=why)
     if row is None:
-        return _by_elements(call, left, right, acc, "tf32" if precision == "tf32" else left.dtype.name)
-    return _multiply(call, row, left, right, acc, waits)
+        return TileProduct(_by_elements(call, left, right, acc, "tf32" if precision == "tf32" else left.dtype.name))
+    if row.in_tensor_memory:
+        return tensor_products.multiply(call, row, left, right, TileProduct(acc, first))
+    return TileProduct(_multiply(call, row, left, right, acc, waits))
 
 
 def _check_dtypes(call: Point, a: DType, b: DType, acc: DType) -> None:
@@ -107,27 +131,41 @@ def _multiply(
     return multiply(call, row, left, right, acc)
 
 
-def _misfit(row: MatrixProduct, acc: TileLayout, left: DotOperand, right: DotOperand) -> str | None:
+@dataclass(frozen=True)
+class _Wanted:
+    """A product: its operands, its sums, and whether it is done at once."""
+
+    left: DotOperand
+    right: DotOperand
+    acc: TileProduct
+    waits: bool
+
+
+def _misfit(call: Point, row: MatrixProduct, wanted: _Wanted) -> str | None:
     """Why a row does not multiply the operands; None where it does."""
+    left, right, acc = wanted.left, wanted.right, wanted.acc.tile.layout
     depth = left.shape[1]
+    if row.in_tensor_memory:
+        if wanted.waits:
+            return "gpu.dot gives its sums at once, and tensor memory is for gpu.dot_async"
+        return tensor_products.misfit(call, row, left, right, wanted.acc)
     if row.of_groups:
         return group_products.misfit(row, acc, depth, left, right)
     misfit = wave_fragments.misfit if row.form.rows_first else fragments.misfit
     return misfit(row, acc, depth)
 
 
-def _row(
-    target: Target, left: DotOperand, right: DotOperand, acc: TileValue, precision: str
-) -> tuple[MatrixProduct | None, str]:
+def _row(call: Point, wanted: _Wanted, precision: str) -> tuple[MatrixProduct | None, str]:
     """The row that multiplies, None for elements one by one; and in words, which one that is and why none before it."""
+    target, acc = call.evaluator.target, wanted.acc.tile
     if target.simulates:
         return None, "elements: a simulated GPU multiplies them one by one, so that each access is checked"
-    dtype = left.dtype
+    dtype = wanted.left.dtype
     reasons: list[str] = []
     for row in product_rows(dtype, acc.dtype, precision):
         if not target.supports(row.features[0]):
             continue  # of another maker's GPUs
-        reason = row.missing(target) or _misfit(row, acc.layout, left, right)
+        reason = row.missing(target) or _misfit(call, row, wanted)
         if reason is None:
             return row, _in_words(row.name, reasons)
         reasons.append(f"not {row.name}, as {reason}")

@@ -39,7 +39,7 @@ def with_parts(value: object, parts: tuple[object, ...]) -> Any:
     if isinstance(value, TileValue):
         return TileValue(value.dtype, value.layout, parts)
     if isinstance(value, TileProduct):
-        return TileProduct(TileValue(value.tile.dtype, value.tile.layout, parts))
+        return TileProduct(TileValue(value.tile.dtype, value.tile.layout, parts), value.first)
     return StructValue(value.type, parts) if isinstance(value, StructValue) else parts
 
 
@@ -53,7 +53,8 @@ def same_kind(a: Any, b: Any) -> bool:
     if isinstance(a, Copies) or isinstance(b, Copies):
         return isinstance(a, Copies) and isinstance(b, Copies) and a.what == b.what
     if isinstance(a, TileProduct) or isinstance(b, TileProduct):
-        return isinstance(a, TileProduct) and isinstance(b, TileProduct) and same_kind(a.tile, b.tile)
+        alike = isinstance(a, TileProduct) and isinstance(b, TileProduct)
+        return alike and a.first == b.first and same_kind(a.tile, b.tile)
     if isinstance(a, TileValue) or isinstance(b, TileValue):
         alike = isinstance(a, TileValue) and isinstance(b, TileValue)
         return alike and a.dtype is b.dtype and a.layout == b.layout

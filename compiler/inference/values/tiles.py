@@ -128,14 +128,19 @@ class TileValue:
 
 @dataclass(frozen=True, eq=False)
 class TileProduct:
-    """A product under way: the sums that `wait` gives."""
+    """A product under way: the sums that `wait` gives.
+
+    `first` is the first column of tensor memory that they lie in; None where they lie in registers.
+    """
 
     tile: TileValue
+    first: int | None = None
 
     @property
     def words(self) -> str:
         """What it is, for messages."""
-        return "a product under way"
+        where = "" if self.first is None else f", in tensor memory from column {self.first} on"
+        return f"a product under way{where}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from einkorn.dsl import (
     gpu,
     int8,
     int32,
+    max,
     register,
     uint8,
 )
@@ -169,6 +170,28 @@ def ahead_block(out, a, b, M: int, N: int, K: int, stages: int, b_turned: bool, 
         group = fetch(k + stages - 2)
     group.wait()
     product.wait().cast(out.dtype).store(out.tile(row, column, (M, N)))
+
+
+def several_block(out, a, b):
+    """Several tiles for each block, and two products for each that are under way together."""
+    sa, sb = gpu.shared[a.dtype](128, 32, layout="dot"), gpu.shared[b.dtype](32, 32, layout="dot")
+    for row, column in gpu.work((ceildiv(out.dim(0), 128), ceildiv(out.dim(1), 32))):
+        gpu.copy_async(sa, a.tile(row, 0, (128, 32)))
+        gpu.copy_async(sb, b.tile(0, column, (32, 32)))
+        gpu.commit().wait()
+        gpu.barrier()
+        one = gpu.dot_async(sa, sb, gpu.tile[float32](128, 32))
+        two = gpu.dot_async(sa, sb, gpu.tile[float32](128, 32))
+        second = two.wait()
+        max(one.wait(), second).cast(out.dtype).store(out.tile(row, column, (128, 32)))
+        gpu.barrier()
+
+
+@register("group_products::several")
+def several(
+    out: OutputTensor[F, "m n"], a: InputTensor[F, "m k"], b: InputTensor[F, "k n"], ctx: DeviceContext
+) -> None:
+    ctx.launch(several_block, out, a, b, grid=2, block=128)
 
 
 @register("group_products::ahead")

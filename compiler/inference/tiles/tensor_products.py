@@ -1,0 +1,118 @@
+"""Multiplies into tensor memory, where the sums of a product that goes on lie until it is awaited.
+
+One thread begins the product, whose operands lie in shared memory as those of `group_products`. The first product of a
+chain, which begins with zeros, takes columns of tensor memory, and the ones behind it add to them; four warps read
+them when the product is awaited. So a kernel needs no registers for sums while a loop goes on.
+
+Columns are known at compile time: a product that a loop carries has those that it began with in front of the loop.
+"""
+
+from __future__ import annotations
+
+from ....dsl.types.dtype import DType
+from ...ir.copy_opcodes import RING
+from ...ir.matrix_opcodes import TENSOR_MEMORY
+from ...ir.program import Op, Value
+from ...targets.products import MatrixProduct
+from ..evaluator import Point
+from ..values.tiles import TileProduct, TileValue
+from . import layouts
+from .group_products import Description, unreadable
+from .operands import DotOperand
+from .swizzles import place_of
+
+
+def misfit(
+    call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue | TileProduct
+) -> str | None:
+    """Why a row does not multiply; None where it does. `acc` is a product where that goes on."""
+    tile = acc.tile if isinstance(acc, TileProduct) else acc
+    layout = layouts.of_tensor_memory(layouts.threads_of(call, "dot_async"), tile.shape)
+    if layout is None:
+        return "the sums are not a multiple of 128 rows, and of 16 up to 256 columns, of a block of 128 threads"
+    if not isinstance(acc, TileProduct) or acc.first is None:
+        if tile.number != 0:
+            return "the sums do not begin with zeros"
+        if _taken(call) + _columns(tile) > layouts.TENSOR_COLUMNS:
+            return f"its {_columns(tile)} columns of tensor memory do not fit next to {_taken(call)} of other products"
+    if left.shape[1] % row.shape[2]:
+        return f"the inner size of {left.shape[1]} is not a multiple of {row.shape[2]}"
+    for name, operand in (("a", left), ("b", right)):
+        if operand.tile is not None:
+            return f"{name} is a tile, and a product that goes on reads shared memory"
+        if (reason := unreadable(row, operand, name)) is not None:
+            return f"{name} {reason}"
+    return None
+
+
+def _columns(tile: TileValue) -> int:
+    """The columns of tensor memory that sums take."""
+    return tile.shape[0] // layouts.TENSOR_ROWS * tile.shape[1]
+
+
+def _memory(call: Point) -> Op | None:
+    """The operation that takes the tensor memory of this kernel."""
+    launched = call.evaluator.launched
+    ops = launched.region.ops if launched is not None and launched.region is not None else []
+    return next((op for op in ops if op.opcode is TENSOR_MEMORY), None)
+
+
+def _taken(call: Point) -> int:
+    """How many columns products of this kernel have."""
+    made = _memory(call)
+    return 0 if made is None else int(made.attrs["columns"])
+
+
+def _take(call: Point, columns: int) -> int:
+    """Takes columns, and gives the number of the first one."""
+    first, launched = _taken(call), call.evaluator.launched
+    barriers = layouts.shared_buffer(call.evaluator, DType.int64, RING + 1, "tensor memory")
+    if call.evaluator.trial or launched is None or launched.region is None:
+        return first
+    made = _memory(call)
+    if made is None:
+        ops = launched.region.ops
+        after = next(k for k, op in enumerate(ops) if op is barriers.maker) + 1
+        location = call.builder.location
+        made = Op(TENSOR_MEMORY, [barriers], [], location, {"columns": 0, **layouts.warp_of(call)}, [])
+        ops.insert(after, made)
+    made.attrs["columns"] = first + columns
+    return first
+
+
+def multiply(
+    call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue | TileProduct
+) -> TileProduct:
+    """`acc + left @ right`, under way."""
+    builder, fresh = call.builder, not isinstance(acc, TileProduct) or acc.first is None
+    tile = acc.tile if isinstance(acc, TileProduct) else acc
+    first = _take(call, _columns(tile)) if fresh else acc.first  # type: ignore[union-attr]
+    if fresh:
+        layout = layouts.of_tensor_memory(layouts.threads_of(call, "dot_async"), tile.shape)
+        assert layout is not None
+        tile = layouts.filled(builder, tile.dtype, layout, 0)
+    steps, blocks = range(0, left.shape[1], row.shape[2]), range(0, tile.shape[0], layouts.TENSOR_ROWS)
+    of_a, of_b = Description.of(left, by_columns=False), Description.of(right, by_columns=True)
+    results = builder.add(
+        "multiply_tensor",
+        [*_beginning(call, right), *_beginning(call, left), *tile.parts],
+        [part.type for part in tile.parts],
+        row=row.name,
+        columns=tile.shape[1],
+        left=of_a.attribute,
+        left_at=tuple(of_a.at(block, k) for block in blocks for k in steps),
+        right=of_b.attribute,
+        right_at=tuple(of_b.at(0, k) for k in steps),
+        fresh=fresh,
+        first=first,
+        lanes=layouts.TENSOR_ROWS,
+        block=layouts.warp_of(call)["block"],
+    )
+    return TileProduct(TileValue(tile.dtype, tile.layout, tuple(results)), first)
+
+
+def _beginning(call: Point, operand: DotOperand) -> tuple[Value, Value]:
+    """The pointer to an operand's memory, and the offset of its first element."""
+    zero = call.builder.int_(0)
+    assert operand.tensor is not None
+    return place_of(operand.tensor, call.builder, (zero, zero))
