@@ -276,6 +276,14 @@ def test_minima_maxima_and_comparisons_of_floats() -> None:
     assert flushed.tolist() == [0.0, 2.0]
 
 
+@pytest.mark.parametrize(("name", "function"), [("add", np.add), ("sub", np.subtract), ("mul", np.multiply)])
+def test_two_floats_in_a_register(name: str, function: Any) -> None:
+    a, b = floats(np.float32), floats(np.float32, seed=1)
+    with np.errstate(all="ignore"):
+        wanted = function(a, b)
+    same(compute(f"{name}.rn.f32x2", np.uint64, a.view(np.uint64), b.view(np.uint64)).view(np.float32), wanted)
+
+
 @pytest.mark.parametrize(
     ("name", "function", "low", "high"),
     [

@@ -12,7 +12,7 @@ from support.ptx_memory import LOCAL_WINDOW, SHARED_WINDOW, UNSIGNED, Array
 from support.ptx_numbers import Type, type_of
 from support.ptx_parse import WIDTHS, Instruction, Tuple
 
-PAIRS = {"f16x2": "f16", "bf16x2": "bf16"}
+PAIRS = {"f16x2": "f16", "bf16x2": "bf16", "f32x2": "f32"}
 TYPES = {*WIDTHS, "bf16", "tf32", *PAIRS}
 MODES = ("rn", "rz", "rm", "rp")
 
@@ -49,16 +49,17 @@ def _saturating(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _pairwise(ins: Instruction, code: Code, pair: str, function: Callable[..., Array]) -> Step:
-    """The step of an instruction on two halves in 32 bits."""
-    half, word = type_of(PAIRS[pair]), type_of("b32")
+    """The step of an instruction on two numbers in a register of twice their bits."""
+    half = type_of(PAIRS[pair])
+    narrow, wide, word = UNSIGNED[half.bits], UNSIGNED[2 * half.bits], type_of(f"b{2 * half.bits}")
     to = code.target(ins, ins.operands[0], word)
     sources = [code.source(ins, operand, word) for operand in ins.operands[1:]]
 
     def run(group: Group) -> None:
         words = [source(group) for source in sources]
-        low = half.write(function(*(half.read(value.astype(np.uint16)) for value in words)))
-        high = half.write(function(*(half.read((value >> np.uint32(16)).astype(np.uint16)) for value in words)))
-        to(group, low.astype(np.uint32) | (high.astype(np.uint32) << np.uint32(16)))
+        low = half.write(function(*(half.read(value.astype(narrow)) for value in words)))
+        high = half.write(function(*(half.read((value >> wide(half.bits)).astype(narrow)) for value in words)))
+        to(group, low.astype(wide) | (high.astype(wide) << wide(half.bits)))
 
     return run
 
@@ -189,6 +190,8 @@ def _of_one(ins: Instruction, code: Code) -> Step:
 def _sign(ins: Instruction, code: Code) -> Step:
     _known(ins, "ftz")
     kind = _types(ins)[-1]
+    if kind == "f32x2":
+        raise ins.fail("'.f32x2' is not known")  # PTX has no such instruction
     if kind in PAIRS or type_of(kind).kind == "f":
         bits = 32 if kind in PAIRS else type_of(kind).bits
         sign = 0x80008000 if kind in PAIRS else 1 << (bits - 1)
