@@ -1,6 +1,6 @@
 """Columns on a GPU: what a monoid makes of the elements along an axis that is not the last.
 
-A block has 32 columns, whose neighbours are neighbours in memory; eight threads take shares of each, one behind the
+A block has 32 columns, whose neighbours are neighbours in memory; four threads take shares of each, one behind the
 other, which are joined in order. Where there are too few columns to fill a GPU several blocks take pieces of them, and
 a second launch joins the pieces. How many pieces there are depends on the sizes alone, and so do the bits.
 """
@@ -28,7 +28,7 @@ from .folds import (
 from .monoid import DTypes, Monoids, Terms
 
 ABREAST = 32  # columns that a block takes,
-SHARES = 8  # each of them by so many threads
+SHARES = 4  # each of them by so many threads
 FULL = 288  # blocks that fill a GPU: two for each of its multiprocessors, or more
 REQUESTED = 4  # elements that a thread requests before it takes the first of them
 LEAST = 128  # elements of a piece of a column

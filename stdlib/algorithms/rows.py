@@ -6,7 +6,7 @@
     total = reduce(x, Sum)
 
 In which order elements are joined is said in `folds`. Rows run in parallel, and few long ones are cut into pieces
-that run in parallel. On a GPU a row is taken by the threads of a warp or of a block (see `teams`), a column by eight
+that run in parallel. On a GPU a row is taken by the threads of a warp or of a block (see `teams`), a column by four
 threads of one or several blocks (see `columns`); in the code of a thread, by that thread.
 """
 
