@@ -3,31 +3,30 @@
 A branch whose condition is known at import is the chosen graph. A loop whose number of rounds is known, and Scan, are
 unrolled up to a limit; other loops become `ops.while_loop`, which carries tensors of fixed types.
 
-See also `recurrent` (recurrent layers).
+See also `rounds` (loops that collect results), `recurrent` (recurrent layers).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...ops.stage import builtin, current
 from ...staging.value import TensorValue
-from ...types.dims import Dim, StaticDim
+from ...types.dims import Dim
 from ...types.tensor_type import TensorType
-from ..agreement import with_sizes
+from ..agreement import equal_size, with_sizes
 from ..call import NodeCall
 from ..known import KnownTensor, dims_from, known_dims
 from ..table import Value, onnx_op
+from .rounds import Undo, collected, count_rounds, dim_of, is_constant, unchanged
 
 MOST_ROUNDS = 256
-
-
-class _Undo(Exception):
-    """Ends a trial."""
 
 
 def _types_of(call: NodeCall, condition: Value, graph: object) -> list[TensorType]:
@@ -39,8 +38,8 @@ def _types_of(call: NodeCall, condition: Value, graph: object) -> list[TensorTyp
             if any(isinstance(value, list) or value is None for value in values):
                 call.numbers(condition, 0, "the condition, because a branch has no tensors")
             types = [call.tensor(value).type for value in values]
-            raise _Undo
-    except _Undo:
+            raise Undo
+    except Undo:
         return types
 
 
@@ -98,7 +97,7 @@ def loop(call: NodeCall, trips: Value, condition: Value, *initial: Value, body: 
     scans = len(body.output) - 1 - carried
     if scans < 0:
         call.fail("its body returns fewer values than it carries")
-    known_trips = trips is None or isinstance(trips, KnownTensor)
+    known_trips = trips is None or (isinstance(trips, KnownTensor) and not trips.symbolic)
     known_condition = condition is None or isinstance(condition, KnownTensor)
     if known_trips and known_condition:
         most = int(trips.numbers().reshape(-1)[0]) if isinstance(trips, KnownTensor) else None
@@ -106,12 +105,50 @@ def loop(call: NodeCall, trips: Value, condition: Value, *initial: Value, body: 
         unrolled = _unrolled(call, body, list(initial), most, goes, scans)
         if unrolled is not None:
             return tuple(unrolled)
-    if scans or any(isinstance(value, list) or value is None for value in initial):
+    if any(isinstance(value, list) or value is None for value in initial):
         for position, value in enumerate((trips, condition)):
-            if isinstance(value, TensorValue):
-                call.numbers(value, position, "the number of rounds, since results are collected")
-        call.fail("collects results over a number of rounds that is not known at import", code="EK0529")
+            if value is not None:
+                call.numbers(value, position, "the number of rounds, since sequences are carried")
+        call.fail("carries sequences over a number of rounds that is not known at import", code="EK0529")
+    if scans:
+        return _collecting(call, body, trips, condition, initial)
     return tuple(_while(call, body, trips, condition, [call.tensor(value) for value in initial]))
+
+
+def _collecting(
+    call: NodeCall, body: onnx.GraphProto, trips: Value, condition: Value, initial: Sequence[Value]
+) -> tuple[Value, ...]:
+    """The rounds as a loop into whose buffers the results are stored."""
+    carried = len(initial)
+    kept = unchanged(body.input[2:], body.output[1 : 1 + carried], body.node)
+    always = unchanged(body.input[1:2], body.output[:1], body.node)[0] or _is_true(body)
+    rounds = dim_of(trips)
+    if isinstance(condition, KnownTensor) and not condition.numbers().reshape(-1)[0]:
+        rounds = Dim(0)
+    elif rounds is None or not always or isinstance(condition, TensorValue):
+        most, first = (None if value is None else ops.reshape(call.tensor(value), []) for value in (trips, condition))
+        rounds = count_rounds(call, body, most, first, initial)
+
+    def round_(number: TensorValue, states: Sequence[Value]) -> Sequence[Value]:
+        return call.run_graph(body, [number, KnownTensor(np.array(True), DType.bool), *states])[1:]
+
+    scans = len(body.output) - 1 - carried
+    states, results = collected(call, rounds, initial, kept, round_, [0] * scans)
+    return (*states, *results)
+
+
+def _is_true(body: onnx.GraphProto) -> bool:
+    """Whether the condition that a body returns is the constant true."""
+    name = body.output[0].name
+    found = [each for each in body.initializer if each.name == name]
+    found += [
+        attribute.t
+        for node in body.node
+        if node.op_type == "Constant" and node.output[0] == name
+        for attribute in node.attribute
+        if attribute.name == "value"
+    ]
+    return any(bool(onnx.numpy_helper.to_array(each).reshape(-1)[0]) for each in found)
 
 
 def _unrolled(
@@ -122,21 +159,21 @@ def _unrolled(
     start, number = list(values), 0
     try:
         with current("loop").transaction():
+            if scans and (not goes or most == 0):
+                raise Undo
             while goes and (most is None or number < most):
                 if number >= MOST_ROUNDS:
-                    raise _Undo
+                    raise Undo
                 flags: list[Value] = [_number(number), KnownTensor(np.array(True), DType.bool)]
                 going, *results = call.run_graph(body, [*flags, *values])
-                if not isinstance(going, KnownTensor) and most is None:
-                    raise _Undo
                 if not isinstance(going, KnownTensor):
-                    raise _Undo
+                    raise Undo
                 values, goes = list(results[: len(start)]), bool(going.numbers().reshape(-1)[0])
                 for place, value in zip(collected, results[len(start) :], strict=True):
                     place.append(value)
                 number += 1
             stacked = [_stacked(call, place) for place in collected]
-    except _Undo:
+    except Undo:
         return None
     return [*values, *stacked]
 
@@ -146,8 +183,6 @@ def _number(number: int) -> KnownTensor:
 
 
 def _stacked(call: NodeCall, values: list[Value], axis: int = 0) -> Value:
-    if not values:
-        call.fail("collects results over zero iterations, so that their shape is unknown", code="EK0529")
     return ops.stack([call.tensor(value) for value in values], axis)
 
 
@@ -188,10 +223,16 @@ def scan(
     axes = [axis % x.rank for axis, x in zip(scan_input_axes or [0] * len(inputs), inputs, strict=True)]
     backwards = scan_input_directions or [0] * len(inputs)
     size = inputs[0].shape[axes[0]]
-    if not isinstance(size, StaticDim) or int(size) > MOST_ROUNDS:
-        text = f"goes along an axis of size {size}, which has to be constant, up to {MOST_ROUNDS}"
-        call.fail(text, code="EK0529", hint="from_onnx(..., shapes={input: [...]}) makes sizes known")
-    collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(states))]
+    out_axes = scan_output_axes or [0] * (len(body.output) - len(states))
+    out_back = scan_output_directions or [0] * len(out_axes)
+    for k, (x, axis) in enumerate(zip(inputs, axes, strict=True)):
+        text = f"the sizes of the axes along which it goes, of inputs {len(states)} and {len(states) + k}"
+        equal_size(call, size, x.shape[axis], text)
+    if not is_constant(size, MOST_ROUNDS):
+        return _long_scan(
+            call, body, states, size, list(zip(inputs, axes, backwards, strict=True)), (out_axes, out_back)
+        )
+    parts_of: list[list[Value]] = [[] for _ in out_axes]
     for number in range(int(size)):
         parts = []
         for x, axis, back in zip(inputs, axes, backwards, strict=True):
@@ -199,12 +240,37 @@ def scan(
             parts.append(x[tuple(at if k == axis else slice(None) for k in range(x.rank))])
         results = call.run_graph(body, [*states, *parts])
         states = list(results[: len(states)])
-        for place, value in zip(collected, results[len(states) :], strict=True):
+        for place, value in zip(parts_of, results[len(states) :], strict=True):
             place.append(value)
-    out_axes = scan_output_axes or [0] * len(collected)
-    out_back = scan_output_directions or [0] * len(collected)
     stacked = [
         _stacked(call, place[::-1] if back else place, axis)
-        for place, axis, back in zip(collected, out_axes, out_back, strict=True)
+        for place, axis, back in zip(parts_of, out_axes, out_back, strict=True)
     ]
     return (*states, *stacked)
+
+
+def _long_scan(
+    call: NodeCall,
+    body: onnx.GraphProto,
+    states: Sequence[Value],
+    size: Dim,
+    inputs: Sequence[tuple[TensorValue, int, int]],
+    outputs: tuple[Sequence[int], Sequence[int]],
+) -> tuple[Value, ...]:
+    """A Scan as a loop, where its rounds are many or depend on sizes."""
+    kept = unchanged(body.input[: len(states)], body.output[: len(states)], body.node)
+    last = ops.reshape(known_dims([size]).tensor(call.device), []) - 1
+
+    def round_(number: TensorValue, values: Sequence[Value]) -> Sequence[Value]:
+        parts = [ops.gather(x, last - number if back else number, axis) for x, axis, back in inputs]
+        return call.run_graph(body, [*values, *parts])
+
+    after, results = collected(call, size, states, kept, round_, outputs[1])
+    return (*after, *(_moved(x, axis) for x, axis in zip(results, outputs[0], strict=True)))
+
+
+def _moved(x: TensorValue, axis: int) -> TensorValue:
+    """`x` with its first axis at another place."""
+    order = list(range(1, x.rank))
+    order.insert(axis % x.rank, 0)
+    return ops.permute(x, order)

@@ -223,27 +223,3 @@ def tile(call: NodeCall, input: TensorValue, repeats: Value) -> TensorValue:
         sizes = [count * dim for count, dim in zip(counts, input.shape, strict=True)]
         return ops.broadcast_to(ops.constant(0, input.dtype, input.device), sizes)
     return ops.tile(input, counts)
-
-
-@onnx_op("Pad")
-def pad(
-    call: NodeCall,
-    data: TensorValue,
-    pads: Ints,
-    constant_value: TensorValue | None = None,
-    axes: Ints | None = None,
-    *,
-    mode: str = "constant",
-    value: float | None = None,
-) -> TensorValue:
-    """More elements around a tensor."""
-    over = [axis % data.rank for axis in axes] if axes is not None else list(range(data.rank))
-    paddings = [0] * (2 * data.rank)
-    for k, axis in enumerate(over):
-        paddings[2 * axis], paddings[2 * axis + 1] = pads[k], pads[k + len(over)]
-    if mode != "constant":
-        return ops.pad(data, paddings, mode)
-    if constant_value is not None:
-        return ops.pad(data, paddings, mode, ops.reshape(constant_value, []))
-    fill = 0 if value is None or value == 0 else value
-    return ops.pad(data, paddings, mode, ops.constant(fill, data.dtype, data.device))

@@ -17,7 +17,7 @@ from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim, ceildiv, is_below_zero
 from ..agreement import equal_size, same_sizes, with_sizes
 from ..call import NodeCall
-from ..known import Array, KnownTensor, UnknownAtImport, dims_in, known_dims
+from ..known import Array, KnownTensor, UnknownAtImport, known_dims
 from ..table import Ints, Value, onnx_op
 from .indexing import new_dim
 
@@ -80,23 +80,35 @@ def slice_(
         return _slice_by_dims(call, data, starts, ends, axes, steps)
     over = range(starts.array.size) if axes is None else [axis % data.rank for axis in axes]
     index, cut = [slice(None)] * data.rank, {}
-    for axis, start, end, step in zip(over, starts.array.reshape(-1), dims_in(ends.array), by, strict=True):
+    for axis, start, end, step in zip(over, starts.array.reshape(-1), _bounds(ends.array), by, strict=True):
+        first = 0 if step > 0 and start <= -_FAR else int(start)
         size, number = data.shape[axis], int(end) if isinstance(end, StaticDim) else None
-        if number is not None and (isinstance(size, StaticDim) or step < 1 or start < 0 or number < 0):
-            index[axis] = _bounded(int(start), number, step, size)
+        if number is not None and not isinstance(size, StaticDim) and step < 0:
+            if (first >= _FAR or first == -1) and number <= -_FAR:
+                index[axis] = slice(None, None, step)
+                continue
+            return _slice_by_dims(call, data, starts, ends, axes, steps)
+        if number is not None and (isinstance(size, StaticDim) or step < 1 or first < 0 or number < 0):
+            index[axis] = _bounded(first, number, step, size)
             continue
         if number is not None and number >= _FAR:
             if number < _NEVER:
                 require(call.node.op_type, "at_least", end, size, f"a slice ends at {end}, before the end of its axis")
             end = size
-        if end != size or start or step != 1:
-            cut[axis] = Range(int(start), step, ceildiv(_length(call, size, int(start), end), step))
+        if end != size or first or step != 1:
+            cut[axis] = Range(first, step, ceildiv(_length(call, size, first, end), step))
     data = data[tuple(index)]
     return take(data, [cut.get(axis, Range(0, 1, dim)) for axis, dim in enumerate(data.shape)])
 
 
 _FAR = 1 << 24  # ends from here on stand for that of the axis
 _NEVER = 1 << 48  # no axis is as long
+
+
+def _bounds(array: Array) -> list[Dim]:
+    """Bounds as dims; those of the ends of the range of integers are cut off."""
+    listed = array.reshape(-1).tolist()
+    return [each if isinstance(each, Dim) else Dim(max(min(int(each), _NEVER), -_NEVER)) for each in listed]
 
 
 def _length(call: NodeCall, size: Dim, start: int, end: Dim) -> Dim:

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.indexing import Range, take
+from ...ops.stage import require
 from ...staging.value import TensorValue
 from ...types.dims import Shape, StaticDim
 from ..call import NodeCall
-from ..table import Ints, onnx_op
+from ..table import Value, onnx_op
 from .indexing import along, new_dim, steps
 
 _COMPARED = 256  # elements of the parts that `Unique` compares: each is an argsort
 
 
 @onnx_op("TopK")
-def top_k(x: TensorValue, k: Ints, *, axis: int, largest: int = 1, sorted: int = 1) -> tuple[TensorValue, TensorValue]:
-    """The largest or the smallest elements, in order, and their places."""
-    return (ops.top_k if largest else ops.bottom_k)(x, k[0], axis)
+def top_k(
+    call: NodeCall, x: TensorValue, k: Value, *, axis: int, largest: int = 1, sorted: int = 1
+) -> tuple[TensorValue, TensorValue]:
+    """The largest or the smallest elements, in order, and their places; `k` may be a size, or known at the call."""
+    if not isinstance(k, TensorValue):
+        count = call.dims(k, 1)[0]
+        if isinstance(count, StaticDim):
+            return (ops.top_k if largest else ops.bottom_k)(x, int(count), axis)
+    else:
+        count = call.dims(ops.reshape(ops.cast(k, DType.int64), [1]), 1)[0]
+    at = axis % x.rank
+    if count != x.shape[at]:
+        require(call.node.op_type, "at_least", x.shape[at], count, f"k is {count}, more than axis {at} has elements")
+    ranges = [Range(0, 1, count if n == at else dim) for n, dim in enumerate(x.shape)]
+    places = take(ops.argsort(x, axis=at, descending=bool(largest)), ranges)
+    return ops.take_along_axis(x, places, at), places
 
 
 def _hardmax(x: TensorValue, axis: int) -> TensorValue:

@@ -1,0 +1,156 @@
+"""Loops that collect results, and Slice, Pad and TopK with sizes that come with a call, compared with ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+ort = pytest.importorskip("onnxruntime")
+
+from onnx import parser  # noqa: E402
+
+from einkorn.graph import InferenceSession, from_onnx  # noqa: E402
+
+HEADER = '<ir_version: 9, opset_import: ["": 19]>\n'
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def same(text: str, calls: list[Arrays], *, tolerance: float = 1e-5) -> None:
+    """Each call gives what ONNX Runtime gives, shapes too."""
+    model = parser.parse_model(HEADER + text)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    loaded = InferenceSession().load(from_onnx(model))
+    names = [each.name for each in session.get_inputs()]
+    for arrays in calls:
+        wanted = session.run(None, dict(zip(names, arrays, strict=True)))
+        for want, got in zip(wanted, loaded.execute(*arrays), strict=True):
+            assert got.shape == np.asarray(want).shape
+            np.testing.assert_allclose(got.to_numpy(), want, rtol=tolerance, atol=tolerance)
+
+
+def rows(*sizes: int, width: int = 3) -> list[Arrays]:
+    """A call for each number of rows."""
+    random = np.random.default_rng(0)
+    return [[random.standard_normal((size, width)).astype(np.float32)] for size in sizes]
+
+
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [
+        (-1, LEAST, -1),
+        (MOST, LEAST, -2),
+        (-1, -(1 << 31), -3),
+        (9, LEAST, -1),
+        (1, LEAST, -1),
+        (-2, -4, -1),
+        (MOST, 0, -1),
+        (0, MOST, 1),
+        (0, MOST, 2),
+        (1, (1 << 31) - 1, 3),
+        (LEAST, MOST, 1),
+    ],
+)
+def test_slices_to_the_ends_of_integers(start: int, end: int, step: int) -> None:
+    text = f"""
+    g (float[n, 3] x) => (float[m, 3] y) <int64[1] a = {{{start}}}, int64[1] b = {{{end}}}, int64[1] zero = {{0}},
+        int64[1] s = {{{step}}}> {{ y = Slice(x, a, b, zero, s) }}"""
+    same(text, rows(1, 4, 7, 11))
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_pads_computed_from_sizes(mode: str) -> None:
+    text = f"""
+    g (float[n, 3] x) => (float[m, 3] y) <int64[1] none = {{0}}, int64[1] one = {{1}}, int64[1] nine = {{9}}> {{
+        size = Shape<start = 0, end = 1>(x)
+        more = Sub(nine, size)
+        pads = Concat<axis = 0>(one, none, more, none)
+        y = Pad<mode = "{mode}">(x, pads)
+    }}"""
+    same(text, rows(5, 7, 9))
+
+
+def test_pads_that_crop_or_come_with_the_call() -> None:
+    random = np.random.default_rng(0)
+    text = "g (float[n, 3] x, int64[4] pads, float v) => (float[m, k] y) { y = Pad(x, pads, v) }"
+    calls: list[Arrays] = [
+        [random.standard_normal((size, 3)).astype(np.float32), np.array(pads, np.int64), np.array(2.5, np.float32)]
+        for size, pads in ((4, [0, 1, 2, 0]), (5, [-2, 0, -1, 3]), (5, [-2, 0, 4, -1]), (2, [0, 0, 0, 0]))
+    ]
+    same(text, calls)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_top_k_of_a_size(largest: int) -> None:
+    text = f"""
+    g (float[n, 3] x) => (float[m, 3] y, int64[m, 3] at) <int64[1] two = {{2}}> {{
+        size = Shape<start = 0, end = 1>(x)
+        half = Div(size, two)
+        y, at = TopK<axis = 0, largest = {largest}>(x, half)
+    }}"""
+    same(text, rows(1, 4, 7))
+    calls = [[*arrays, np.array([2], np.int64)] for arrays in rows(2, 5)]
+    same(
+        "g (float[n, 3] x, int64[1] k) => (float[m, 3] y, int64[m, 3] at)"
+        f" {{ y, at = TopK<axis = 0, largest = {largest}>(x, k) }}",
+        calls,
+    )
+
+
+def test_scan_along_a_symbolic_axis() -> None:
+    text = """
+    g (float[3] first, float[n, 3] x, float[3, n] z) => (float[3] last, float[n, 3] sums, float[3, n] parts) {
+        last, sums, parts = Scan<num_scan_inputs = 2, scan_input_axes = [0, 1], scan_input_directions = [0, 1],
+            scan_output_axes = [0, 1], scan_output_directions = [1, 0],
+            body = step (float[3] state, float[3] a, float[3] b) => (float[3] after, float[3] out, float[3] part)
+            { after = Add(state, a) out = Identity(after) part = Mul(after, b) }>(first, x, z)
+    }"""
+    random = np.random.default_rng(0)
+    sizes = ((3,), "n", (3, "n"))
+    calls = [
+        [random.standard_normal([n if d == "n" else d for d in shape]).astype(np.float32) for shape in sizes]
+        for n in (1, 5, 300)
+    ]
+    calls = [[a, random.standard_normal((c.shape[1], 3)).astype(np.float32), c] for a, _, c in calls]
+    same(text, calls, tolerance=1e-4)
+
+
+LOOP = """
+g (float[n, 3] x, int64 limit) => (float[3] last, float[m, 3] parts) <float[3] start = {{0, 0, 0}}, int64 one = {{1}},
+    int64 zero = {{0}}, bool yes = {{1}}> {{
+    size = Shape<start = 0, end = 1>(x)
+    scalar = Squeeze(size)
+    begins = Less(zero, limit)
+    last, parts = Loop<body = step (int64 i, bool c, float[3] state) => (bool go, float[3] after, float[3] part) {{
+        row = Gather(x, i)
+        after = Add(state, row)
+        part = Mul(after, row)
+        next = Add(i, one)
+        go = {go}
+    }}>({trips}, {first}, start)
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("trips", "first", "go"),
+    [
+        ("scalar", "", "Identity(c)"),
+        ("scalar", "yes", "Less(next, limit)"),
+        ("", "begins", "Less(next, limit)"),
+        ("limit", "", "Identity(c)"),
+    ],
+)
+def test_loops_that_collect(trips: str, first: str, go: str) -> None:
+    calls = [[*arrays, np.array(limit, np.int64)] for arrays, limit in zip(rows(1, 5, 300), (1, 3, 300), strict=True)]
+    text = LOOP.format(trips=trips or '""', first=first or '""', go=go).replace('""', "")
+    same(text, calls, tolerance=1e-4)
+
+
+def test_a_loop_without_rounds() -> None:
+    text = LOOP.format(trips="limit", first="begins", go="Less(next, limit)")
+    same(text, [[*rows(4)[0], np.array(0, np.int64)], [*rows(4)[0], np.array(2, np.int64)]])
