@@ -49,7 +49,6 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "positive": ("x", "x"),
     "rad2deg": ("x", "x * 57.29577951308232"),
     "radians": ("x", "x * 0.017453292519943295"),
-    "reciprocal": ("x", "1 / x"),
     "relu": ("x", "max(x, 0)"),
     "relu6": ("x", "clamp(x, 0, 6)"),
     "right_shift": ("a, n", "a >> n"),
