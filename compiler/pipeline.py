@@ -48,6 +48,7 @@ from .lowering.writer import KernelInfo
 from .passes.choose_grains import choose_grains
 from .passes.data_races import data_races
 from .passes.expand_launches import expand_launches
+from .passes.expand_mbarriers import expand_mbarriers
 from .passes.find_unwritten_storage import find_unwritten_storage
 from .passes.hoist_checks import hoist_checks
 from .passes.host_and_device import host_and_device
@@ -193,6 +194,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("verify", "typed", _verify, _program_text),
     Pass(host_and_device.__name__, "mlir", _split, _program_text, "device"),
     Pass(simulate.__name__, "mlir", _simulate, _program_text, "simulated"),
+    _on_program(expand_mbarriers, "mlir"),
     _on_program(stream_loops, "mlir", "host"),
     _on_program(vectorize_loops, "mlir"),
     _on_program(place_polls, "mlir", "host"),

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...dsl.diagnostics.dataclass import dataclass
 from ..ir.program import Op
-from .machine import Evaluate, Machine, evaluates
+from .machine import Evaluate, Machine, Meeting, evaluates
 from .pointers import InterpretedPointer, load, store
 
 Copy = Callable[[], None]
@@ -120,3 +120,72 @@ def _wait(op: Op, machine: Machine) -> Evaluate:
             copies.open = []
 
     return wait
+
+
+# *** barriers of the author ***
+
+
+@evaluates("mbarrier_begin")
+def _begin(op: Op, machine: Machine) -> Evaluate:
+    """A barrier is the number of arrivals so far."""
+    location = op.location
+    return lambda words, at: store(np.int64(0), words, at, 1, machine.op, location)
+
+
+@evaluates("mbarrier_arrive")
+def _arrive(op: Op, machine: Machine) -> Evaluate:
+    location = op.location
+
+    def arrive(words: InterpretedPointer, at: int, bytes: int) -> None:
+        store(load(words, at, 1, machine.op, location) + np.int64(1), words, at, 1, machine.op, location)
+
+    return arrive
+
+
+@evaluates("mbarrier_wait")
+def _wait_for_phase(op: Op, machine: Machine) -> Evaluate:
+    """Copies that arrive are done when a thread sees their phase end, and not before."""
+    location, arrivals = op.location, op.attrs["arrivals"]
+
+    def wait(words: InterpretedPointer, at: int, phase: int) -> Meeting:
+        def ended() -> bool:
+            if load(words, at, 1, machine.op, location) < (phase + 1) * arrivals:
+                return False
+            for copy in _arriving(machine, words, at):
+                copy()
+            _arriving(machine, words, at).clear()
+            return True
+
+        return Meeting(op, ended=ended)
+
+    return wait
+
+
+@evaluates("copy_row")
+def _copy_row(op: Op, machine: Machine) -> Evaluate:
+    location = op.location
+
+    def begin(
+        to: InterpretedPointer,
+        at: int,
+        source: InterpretedPointer,
+        first: int,
+        count: int,
+        words: InterpretedPointer,
+        barrier: int,
+    ) -> None:
+        name = machine.op
+
+        def copy() -> None:
+            store(load(source, first, int(count), name, location), to, at, int(count), name, location)
+
+        _arriving(machine, words, barrier).append(copy)
+
+    return begin
+
+
+def _arriving(machine: Machine, words: InterpretedPointer, at: int) -> list[Copy]:
+    """The copies under way that arrive at a barrier."""
+    result = machine.copies.setdefault((id(words.memory), words.offset + int(at)), [])
+    assert isinstance(result, list)
+    return result

@@ -122,7 +122,10 @@ def _run_block(machine: Machine, threads: list[_Thread]) -> Generator[Op, None, 
         warps = _warps(threads, count)
         ready = [thread for warp in warps for thread in _arrived(*warp)]
         ready += _at_named_barriers(threads)
+        ready += [t for t in threads if t.meeting is not None and t.meeting.ended is not None and t.meeting.ended()]
         if threads and not ready:
+            if stuck := [t.meeting.op for t in threads if t.meeting is not None and t.meeting.ended is not None]:
+                raise _deadlocked(machine, stuck, len(threads))
             for warp, lanes in warps:
                 if any(_lanes_of(thread) for thread in warp):
                     raise _parted(machine, warp, lanes, "warp")
@@ -193,6 +196,19 @@ def _at_named_barriers(threads: list[_Thread]) -> list[_Thread]:
     return arrived
 
 
+def _deadlocked(machine: Machine, ops: list[Op], count: int) -> KernelError:
+    """The error for threads of which none can continue, some because they wait for a phase of a barrier."""
+    places = sorted({op.location.place for op in ops}, key=lambda place: place.line)
+    return KernelError(
+        f"deadlock: {count} threads wait, and none can continue",
+        code="EK0746",
+        place=places[0],
+        op=machine.op or None,
+        notes=[f"waited for at {place}" for place in places],
+        hint="as many threads and copies have to arrive in a phase as gpu.mbarrier counts",
+    )
+
+
 def _parted(machine: Machine, threads: list[_Thread], count: int, scope: str) -> KernelError:
     """The error for threads that wait at different places, or some of which have ended."""
     ops = [thread.meeting.op for thread in threads if thread.meeting is not None]
@@ -225,6 +241,11 @@ def _barrier(op: Op, machine: Machine) -> Evaluate:
     if op.operands:
         return lambda number: Meeting(op, id=int(number))
     return lambda: Meeting(op, id=op.attrs.get("id", 0))
+
+
+@evaluates("set_registers")
+def _set_registers(op: Op, machine: Machine) -> Evaluate:
+    return lambda: None
 
 
 @evaluates("uniform")

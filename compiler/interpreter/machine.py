@@ -69,7 +69,7 @@ class Machine:
     shared: dict[int, InterpretedPointer] = field(default_factory=dict)
     cluster: list[dict[int, InterpretedPointer]] = field(default_factory=list)
     dynamic_shared: int = 0
-    copies: dict[int, object] = field(default_factory=dict)
+    copies: dict[object, object] = field(default_factory=dict)
     random: np.random.Generator | None = None
 
 
@@ -83,6 +83,7 @@ class Meeting:
         combine: gives each thread its result, for what each has brought, by their lanes; None for nothing.
         mask: the lanes that combine, as bits; None for all of them.
         id: the number of the barrier that it waits at.
+        ended: for a thread that waits for what others do at some time: whether they have.
     """
 
     op: Op
@@ -90,6 +91,7 @@ class Meeting:
     combine: Callable[[dict[int, object]], dict[int, object]] | None = None
     mask: int | None = None
     id: int = 0
+    ended: Callable[[], bool] | None = None
 
 
 Evaluator = Callable[[Op, Machine], Evaluate]

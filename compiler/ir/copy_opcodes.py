@@ -16,6 +16,7 @@ from .program import OpAttribute, Opcode, Scope
 RING: Final = 16  # barriers of a kernel: as many bulk copies can be under way; a power of two
 
 _ADDRESS = (POINTER, INTEGER)
+_ARRIVALS = {"arrivals": OpAttribute(whole(1, 1 << 20))}
 
 COPY_ASYNC = Opcode(
     "copy_async",
@@ -71,4 +72,54 @@ COPY_WAIT = Opcode(
     rule=rules.copy_wait,
     reads=True,
     writes=True,
+)
+MBARRIER_BEGIN = Opcode(
+    "mbarrier_begin",
+    "pointer to shared memory, offset; one thread makes a barrier there, none of whose phases has ended; attrs"
+    " arrivals: how many end a phase",
+    (POINTER, INTEGER),
+    attrs=_ARRIVALS,
+    rule=rules.at_mbarrier(0),
+    writes=True,
+    within="launch",
+)
+MBARRIER_ARRIVE = Opcode(
+    "mbarrier_arrive",
+    "pointer to shared memory, offset, bytes; a thread arrives at a barrier, whose phase ends when so many bytes of"
+    " bulk copies have arrived, too",
+    (POINTER, INTEGER, INTEGER),
+    attrs=_ARRIVALS,
+    rule=rules.at_mbarrier(0),
+    reads=True,
+    writes=True,
+    within="launch",
+)
+MBARRIER_WAIT = Opcode(
+    "mbarrier_wait",
+    "pointer to shared memory, offset, phase; the thread waits until that phase has ended, counted from 0",
+    (POINTER, INTEGER, INTEGER),
+    attrs=_ARRIVALS,
+    rule=rules.at_mbarrier(0),
+    reads=True,
+    writes=True,
+    waits=lambda op: Scope.none,
+    within="launch",
+)
+COPY_ROW = Opcode(
+    "copy_row",
+    "pointer to shared memory, offset, pointer, offset, how many elements, pointer to a barrier, offset; a thread"
+    " begins to copy neighbours, whose bytes arrive at the barrier",
+    (*_ADDRESS, *_ADDRESS, INTEGER, *_ADDRESS),
+    rule=rules.copy_row,
+    reads=True,
+    writes=True,
+    within="launch",
+)
+SET_REGISTERS = Opcode(
+    "set_registers",
+    "each thread has attrs count registers from here on, where the target moves registers; more: whether it had fewer",
+    attrs={"count": OpAttribute(whole(24, 257)), "more": OpAttribute(one_of(True, False))},
+    convergent=Scope.block,
+    hints=True,
+    within="launch",
 )

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from . import rules
-from .copy_opcodes import COPY_ASYNC, COPY_COMMIT, COPY_RING, COPY_ROWS, COPY_WAIT
+from . import copy_opcodes, rules
 from .indices import INDEX_SCOPES, INDICES
 from .kinds import (
     ANY,
@@ -339,8 +338,9 @@ ALLOCA = Opcode(
 
 IF = Opcode(
     "if",
-    "condition; two regions that end in yield",
+    "condition; two regions that end in yield; attrs role: the first region is run by the warps of a role of that name",
     (BOOLEAN,),
+    attrs={"role": OpAttribute(lambda value: isinstance(value, str), required=False)},
     gives_more=True,
     regions=(_BLOCK, _BLOCK),
     rule=rules.branch,
@@ -583,11 +583,11 @@ def regular(row: OperationRow) -> Opcode:
 
 
 # Those of other files.
-_COPIES = (COPY_ASYNC, COPY_COMMIT, COPY_RING, COPY_ROWS, COPY_WAIT)
 _FURTHER = (ALLOCATE, CONSTANT_TABLE, DYNAMIC_SHARED, LOAD_MATRICES, MULTIPLY_MATRICES, NATIVE, NATIVE_PURE)
 _OF_MATRICES = (MULTIPLY_GROUPS, MULTIPLY_TENSOR, PRODUCT_BEGUN, PRODUCT_WAIT, TENSOR_MEMORY, TOGETHER)
 _FURTHER_STILL = (EXCHANGE, POINTER_CAST, PREFETCH, SCRATCH)
-_IRREGULAR = tuple(value for value in list(globals().values()) if isinstance(value, Opcode))
+_NAMED = [*globals().values(), *vars(copy_opcodes).values()]
+_IRREGULAR = tuple(value for value in _NAMED if isinstance(value, Opcode))
 IRREGULAR: dict[str, Opcode] = {opcode.name: opcode for opcode in _IRREGULAR}
 OPCODES: dict[str, Opcode] = IRREGULAR | {row.name: regular(row) for row in ROWS.values()}
 assert len(OPCODES) == len(_IRREGULAR) + len(ROWS), "an opcode is registered twice"

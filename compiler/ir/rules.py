@@ -235,6 +235,23 @@ def copy_rows(op: Op) -> str | None:
     return None if op.attrs["pitch"] * to.dtype.bits % 128 == 0 else "copies rows that do not begin at 16 bytes"
 
 
+def at_mbarrier(operand: int) -> Callable[[Op], str | None]:
+    """An operand points to words of 64 bits in shared memory."""
+
+    def rule(op: Op) -> str | None:
+        pointer = _pointer(op.operands[operand])
+        return None if pointer.space == "shared" and pointer.dtype is DType.int64 else f"has a barrier in {pointer}"
+
+    return rule
+
+
+def copy_row(op: Op) -> str | None:
+    to, source = _pointer(op.operands[0]), _pointer(op.operands[2])
+    if to.dtype is not source.dtype or to.dtype.is_packed() or to.space != "shared" or to.access == "read-only":
+        return f"copies {source} to {to}"
+    return at_mbarrier(5)(op)
+
+
 def load_matrices(op: Op) -> str | None:
     """Each lane gets four words of 32 bits, whose elements are those of the pointer."""
     pointer, type = _pointer(op.operands[0]), op.results[0].simd

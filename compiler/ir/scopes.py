@@ -8,7 +8,7 @@
 
 A value is equal in a scope when all its threads that compute it get the same. What an `if` yields depends on its
 condition, too; what a loop carries out on how many rounds each thread makes. Loops and private storage are gone through
-until nothing changes.
+until nothing changes. A role is a block of its own: that its warps are some of the block parts no threads in it.
 
 See also `passes.uniformity`.
 """
@@ -133,7 +133,7 @@ class Scopes:
 
     def _if(self, op: Op, control: Control) -> None:
         condition = op.operands[0]
-        inner = self._within(control, op, condition)
+        inner = control if "role" in op.attrs else self._within(control, op, condition)
         for region in op.regions:
             self._region(region, inner)
         for result, then, otherwise in zip(op.results, *(r.ops[-1].operands for r in op.regions), strict=True):

@@ -182,3 +182,53 @@ def await_copies(w: FunctionWriter, state: BulkState, last: str) -> None:
         store_slot(w, w.op(f"arith.addi {done}, {ended} : i32"), state.done)  # else it looks again
         w.line("scf.yield")
     w.close(place)
+
+
+# *** barriers of the author ***
+
+
+def _barrier_of_author(w: FunctionWriter, op: Op, first: int = 0) -> str:
+    return address(w, op.operands[first], op.operands[first + 1])
+
+
+@emits("mbarrier_begin")
+def _begin(w: FunctionWriter, op: Op) -> None:
+    arrivals = i32(w, op.attrs["arrivals"])
+    w.line(bulk_operations(w).begin.format(barrier=_barrier_of_author(w, op), warps=arrivals))
+    w.line(bulk_operations(w).order.format())
+
+
+@emits("mbarrier_arrive")
+def _arrive_at(w: FunctionWriter, op: Op) -> None:
+    if w.orders_matrices:
+        w.line(bulk_operations(w).order.format())
+    barrier, count = _barrier_of_author(w, op), op.operands[2]
+    if count.const == 0:
+        w.line(bulk_operations(w).arrive.format(barrier=barrier))
+    else:
+        w.line(bulk_operations(w).expect.format(barrier=barrier, bytes=_narrow(w, count)))
+
+
+@emits("mbarrier_wait")
+def _wait_for_phase(w: FunctionWriter, op: Op) -> None:
+    barrier, place = _barrier_of_author(w, op), w.at
+    one = i32(w, 1)
+    parity = w.op(f"arith.andi {_narrow(w, op.operands[2])}, {one} : i32")
+    w.open("scf.while : () -> () {")
+    with w.nested():
+        ended = w.op(bulk_operations(w).ended.format(barrier=barrier, parity=parity))
+        w.line(f"scf.condition({w.op(f'arith.cmpi ne, {ended}, {one} : i32')})")
+    w.open("} do {")
+    with w.nested():
+        w.line("scf.yield")
+    w.close(place)
+
+
+@emits("copy_row")
+def _copy_row(w: FunctionWriter, op: Op) -> None:
+    to, at, source, first, count, *_ = op.operands
+    size = to.dtype.bits // 8
+    given = {"to": address(w, to, at), "source": address(w, source, first), "barrier": _barrier_of_author(w, op, 5)}
+    bytes_ = w.op(f"arith.muli {_narrow(w, count)}, {i32(w, size)} : i32")
+    w.line(bulk_operations(w).order.format())
+    w.line(bulk_operations(w).copy.format(**given, bytes=bytes_))

@@ -82,14 +82,15 @@ def _divided(w: FunctionWriter, number: str, by: int, type: str, *, rest: bool) 
 @emits("barrier")
 def _barrier(w: FunctionWriter, op: Op) -> None:
     threads = op.attrs.get("threads")
+    orders = Orders.EXCHANGE if op.attrs.get("exchange") else Orders.ALL
     if w.thread and threads is None:
-        coroutines.suspend(w, op, Scope.block, orders=Orders.EXCHANGE if op.attrs.get("exchange") else Orders.ALL)
+        coroutines.suspend(w, op, Scope.block, orders=orders)
         return
     late = w.name(op.operands[0]) if op.operands else None
     if w.thread:  # the places of others are numbers of sites, which are smaller
         first, wanted = (w.op(f"arith.constant {n} : i64") for n in (NAMED + op.attrs.get("id", 0), threads))
         key = first if late is None else w.op(f"arith.addi {first}, {late} : i64")
-        coroutines.suspend(w, op, Scope.block, key=key, wanted=wanted)
+        coroutines.suspend(w, op, Scope.block, key=key, wanted=wanted, orders=orders)
         return
     grid = w.target.grid
     assert grid is not None
@@ -104,6 +105,12 @@ def _barrier(w: FunctionWriter, op: Op) -> None:
         return
     for spelling in grid.barrier:
         w.line(spelling)
+
+
+@emits("set_registers")
+def _set_registers(w: FunctionWriter, op: Op) -> None:
+    if w.target.grid is not None and w.target.supports("set_registers") and not w.thread:
+        w.line(w.target.grid.registers[op.attrs["more"]].format(count=op.attrs["count"]))
 
 
 @emits("cluster_sync")

@@ -54,6 +54,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "named_barriers": "sixteen barriers a block, each for as many threads as it says",
     "tma": "bulk tensor copies by descriptor",
     "bulk_copy": "bulk copies into shared memory that arrive at barriers, in a version of PTX that has them",
+    "set_registers": "four warps get registers that others give back (sm_90a and later)",
     "wgmma": "matrix products of four warps from shared memory (sm_90a)",
     "tcgen05": "matrix products with tensor memory (sm_100a)",
     "block_scaled_mma": "matrix products of a warp of 4-, 6- and 8-bit floats that blocks of elements scale (sm_120a)",
@@ -172,11 +173,12 @@ class BulkOperations:
     A barrier's phase ends when all warps of the block have arrived, and as many bytes as were announced.
 
     Attributes:
-        begin: makes the barrier `{barrier}`, which waits for `{warps}` warps.
+        begin: makes the barrier `{barrier}`, which waits for `{warps}` warps or other arrivals.
         order: what threads have written before comes before what copies write behind it.
         announce: so many `{bytes}` are going to arrive.
         copy: `{bytes}` from `{source}` to `{to}`, which arrive at the barrier.
         arrive: one warp has.
+        expect: a thread has, and so many `{bytes}` are going to arrive.
         ended: whether the phase of a `{parity}` has ended, as an i1; may take a while to say that it has not.
     """
 
@@ -185,6 +187,7 @@ class BulkOperations:
     announce: str
     copy: str
     arrive: str
+    expect: str
     ended: str
 
 
@@ -201,7 +204,8 @@ class GridOperations:
     `named_barrier` has `{id}`, an i32, and `{threads}`, how many wait there, if not all; it is empty where blocks have
     one barrier. `sync_warp` makes the lanes of a warp wait for each other and see each other's stores, with `{mask}`
     for all of them; `sync_cluster` the blocks of a cluster. `peer` is the address that block `{rank}` of the cluster
-    has a `{pointer}` to shared memory at.
+    has a `{pointer}` to shared memory at. `registers` gives each thread of four warps `{count}` registers, by whether
+    these are more than it had.
     """
 
     thread_id: str
@@ -219,6 +223,7 @@ class GridOperations:
     sync_warp: tuple[str, ...] = ()
     sync_cluster: tuple[str, ...] = ()
     peer: str = ""
+    registers: Mapping[bool, str] = field(default_factory=dict, hash=False)
 
     def spell(self, what: Literal["thread_id", "block_id", "block_dim", "grid_dim"], axis: str) -> str | None:
         """The operation for one axis: `spell("thread_id", "x")` is `nvvm.read.ptx.sreg.tid.x : i32` for CUDA."""
@@ -390,6 +395,11 @@ class Target:
     def has_grid(self) -> bool:
         """Whether work runs as grids of threads, in memory of a device: what the language calls a GPU."""
         return self.grid is not None
+
+    @property
+    def has_mbarriers(self) -> bool:
+        """Whether barriers in shared memory, at which copies arrive, are instructions."""
+        return self.grid is not None and self.grid.bulk is not None and not self.simulates
 
     @property
     def has_context(self) -> bool:

@@ -82,6 +82,7 @@ def _of_barrier(text: str, constraints: str, operands: str, signature: str) -> s
     return f"{_EFFECT.format(text=text, constraints=constraints)}{operands} : {signature}"
 
 
+_REGISTERS = 'llvm.inline_asm has_side_effects "setmaxnreg.{}.sync.aligned.u32 {{count}};", "" : () -> ()'
 _TEST = "{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2; selp.b32 $0, 1, 0, p; }}"
 BULK_GRID: Final = replace(
     ASYNC_GRID,
@@ -105,8 +106,17 @@ BULK_GRID: Final = replace(
         arrive=_of_barrier(
             "mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];", "l", "{barrier}", "(!llvm.ptr<3>) -> ()"
         ),
+        expect=_of_barrier(
+            "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], $1;",
+            "l,r",
+            "{barrier}, {bytes}",
+            "(!llvm.ptr<3>, i32) -> ()",
+        ),
         ended=_of_barrier(_TEST, "=r,l,r", "{barrier}, {parity}", "(!llvm.ptr<3>, i32) -> i32"),
     ),
+)
+OWN_GRID: Final = replace(
+    BULK_GRID, registers={more: _REGISTERS.format("inc" if more else "dec") for more in (False, True)}
 )
 _DOT = 'llvm.call_intrinsic "llvm.nvvm.idp4a.{a}.{b}"({{a}}, {{b}}, {{acc}}) : (i32, i32, i32) -> i32'
 _DOTS: Final = DotOperations(
@@ -218,8 +228,8 @@ def _with_own(target: Target, feature: str, ptx: int = 0) -> Target:
         name=f"{target.name}a",
         cpu=f"{target.cpu}a",
         features=f"+ptx{ptx}" if ptx else target.features,
-        capabilities=target.capabilities | {feature} | ({"bulk_copy"} if bulk else set()),
-        grid=BULK_GRID if bulk else target.grid,
+        capabilities=target.capabilities | {feature} | ({"bulk_copy", "set_registers"} if bulk else set()),
+        grid=OWN_GRID if bulk else target.grid,
     )
 
 

@@ -246,6 +246,7 @@ MEANINGS: dict[str, str] = {
     "EK0640": "Dynamic shared memory is allocated in a branch or a loop.",
     "EK0641": "A kernel allocates more dynamic shared memory than its launch provides.",
     "EK0642": "The number or the thread count of a named barrier is invalid.",
+    "EK0643": "A thread waits for a phase that is not the current one of a barrier, or there is no such barrier.",
     "EK0645": "No warp of this launch has the lane whose value is broadcast.",
     "EK0646": "An asynchronous copy does not copy 4, 8 or 16 bytes into shared memory, or the wait for it is invalid.",
     "EK0647": "There is no such op or graph to inspect.",
@@ -259,6 +260,8 @@ MEANINGS: dict[str, str] = {
     "EK0655": "There is no product of these dtypes, or not with this precision, for gpu.dot.",
     "EK0656": "The layout= of shared memory is not a layout of its sizes.",
     "EK0657": "A tile takes more registers than a thread has.",
+    "EK0658": "The roles of a block do not fit its threads, or one uses what is for the whole block.",
+    "EK0659": "The arguments of gpu.mbarrier, or of a copy that arrives at one, are invalid.",
     "EK0691": "An environment variable that starts with EINKORN_ is unknown.",
     "EK0692": "An environment variable of Einkorn has an invalid value.",
     # EK07: run time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import collectives
-from .async_copies import CopyGroup, CopyToken
+from .async_copies import CopyGroup, CopyToken, MBarrier
 from .stubs import Namespace, Storage, namespace, value
 
 __all__ = ["gpu"]
@@ -91,6 +91,20 @@ class gpu:
         """
 
     @staticmethod
+    def roles(**roles: object) -> None:
+        """Lets the warps of a block run different functions, each to its end: `gpu.roles(load=(load, 1),
+        math=(multiply, 4))`, by name a function without arguments and its number of warps, in the order of the warps. A
+        third number is how many registers each thread of the role has, where the target moves registers. In a role the
+        names of the block (`thread_idx`, `barrier()`, `block`, tiles) are those of its own threads."""
+
+    @staticmethod
+    def mbarrier(count: int, stages: int | None = None) -> MBarrier:
+        """A barrier in shared memory, or as many as `stages` says, of which `barrier[k]` is one. `count` arrivals end a
+        phase of it: threads arrive and go on, and so do copies (`arrive=` of `copy_async`). All threads of the block
+        make it together."""
+        raise NotImplementedError
+
+    @staticmethod
     def work(tiles: tuple[object, object], order: str = "grouped") -> Any:
         """The tiles of this block, for grids with fewer blocks than there are tiles: `for row, column in
         gpu.work((ceildiv(m, M), ceildiv(n, N)))`. Tiles go by bands of eight rows, down each column of a band, or by
@@ -102,11 +116,12 @@ class gpu:
         (block, cluster, device, system) see it; `ordering` is acquire, release, acq_rel or seq_cst."""
 
     @staticmethod
-    def copy_async(to: Any, source: Any, mask: Any = True) -> CopyToken:
+    def copy_async(to: Any, source: Any, mask: Any = True, arrive: MBarrier | None = None) -> CopyToken:
         """Begins to copy neighbours of 4, 8 or 16 bytes from a tensor into shared memory, while this thread goes on:
         `gpu.copy_async(tile[r, c : c + 4], x[i, j : j + 4])`. Both sides lie at a multiple of so many bytes. Where
         `mask` is False, zeros are stored, and nothing is read. A view, `gpu.copy_async(s, x.tile(i, j, (M, N)))`, is
-        copied by all threads of the block together, and where it reaches beyond the tensor, its `fill` is stored."""
+        copied by all threads of the block together, and where it reaches beyond the tensor, its `fill` is stored. With
+        `arrive`, the copy of a view arrives at that barrier when it has ended, once, and gives nothing to wait for."""
         raise NotImplementedError
 
     @staticmethod

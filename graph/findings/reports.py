@@ -157,6 +157,7 @@ CODES = {
     "nan": "EK0705",
     "parted": "EK0722",
     "barrier": "EK0642",
+    "mbarrier": "EK0643",
     "grid": "EK0830",
     "access": "EK0740",
     "alignment": "EK0745",

@@ -208,6 +208,25 @@ def bulk_copies(out: OutputTensor[float32, "40 68"], x: InputTensor[float32, "40
     ctx.launch(in_bulk, out, x, grid=2, block=64)
 
 
+def with_roles(out, x):
+    rows = gpu.shared[float32](32, 64)
+    full = gpu.mbarrier(1)
+
+    def copy():
+        gpu.copy_async(rows, x.tile(gpu.block_idx.x, 0, (32, 64)), arrive=full)
+
+    def store_rows():
+        full.wait(0)
+        gpu.load(rows).store(out.tile(gpu.block_idx.x, 0, (32, 64)))
+
+    gpu.roles(copy=(copy, 4, 40), store=(store_rows, 4, 232))
+
+
+@register("roles_of_warps")
+def roles_of_warps(out: OutputTensor[float32, "40 68"], x: InputTensor[float32, "40 68"], ctx: DeviceContext) -> None:
+    ctx.launch(with_roles, out, x, grid=2, block=256)
+
+
 def multiplying_in_groups(out, x):
     tile = gpu.shared[bfloat16](64, 64, layout="dot")
     gpu.copy_async(tile, x.tile(0, 0, (64, 64))).wait()

@@ -19,6 +19,7 @@ from support import (
     gpu_cases_memory,
     gpu_cases_persistent,
     gpu_cases_puzzles,
+    gpu_cases_roles,
     gpu_cases_tiles,
     gpu_cases_views,
     gpu_cases_warps,
@@ -38,6 +39,7 @@ CASES: tuple[GpuCase, ...] = (
     *gpu_cases_tiles.CASES,
     *gpu_cases_views.CASES,
     *gpu_cases_bulk.CASES,
+    *gpu_cases_roles.CASES,
     *gpu_cases_groups.CASES,
     *gpu_cases_persistent.CASES,
 )

@@ -47,7 +47,7 @@ assert (
 THREADS = 8192  # that run at once, in whole blocks
 LOCAL_BYTES = 1 << 26
 TURNS = 2_000_000  # blocks of instructions after which a kernel counts as endless
-FAIRNESS = 64  # every so many turns the threads that are farthest go first: they may hold what others wait for
+FAIRNESS = 16  # every so many turns others go first, the farthest, then those before: they may hold what is awaited
 
 
 @functools.lru_cache(64)
@@ -198,7 +198,11 @@ def _outputs(ins: Instruction) -> list[str]:
         return written(ins.operands[0]) if ins.parts[0] == "ld" else []
     if ins.name == "mbarrier":
         return written(ins.operands[0]) if ins.parts[0] == "try_wait" else []
-    if ins.ends or not ins.operands or ins.name in ("st", "red", "cp", "fence", "membar", "prefetch", "bar"):
+    if (
+        ins.ends
+        or not ins.operands
+        or ins.name in ("st", "red", "cp", "fence", "membar", "prefetch", "bar", "setmaxnreg")
+    ):
         return []
     return written(ins.operands[0])
 
@@ -311,6 +315,7 @@ class Machine:
         self.local = Slabs("local", self.count, compiled.local_bytes)
         self.copies = ptx_copies.Copies(self.count)
         self.barriers = ptx_copies.Barriers()
+        self.registers: dict[int, int] = {}  # of four warps, where they moved some
         self.products = ptx_groups.Products(self.count)
         self.tensor = ptx_tensor.TensorMemory()
         self._specials: dict[str, Any] = {}
@@ -404,7 +409,12 @@ class Machine:
                     groups = self._released()
                     if not groups:
                         return
-                number = max(groups) if turn % FAIRNESS == FAIRNESS - 1 else min(groups)
+                elif self._waiting and turn % FAIRNESS == 0:  # those that run may wait in loops for those at barriers
+                    for number, some in self._released(idle=False).items():
+                        before = groups.get(number)
+                        groups[number] = some if before is None else np.sort(np.concatenate([before, some]))
+                others = sorted(groups) if turn % FAIRNESS == FAIRNESS - 1 else [min(groups)]
+                number = others[-1 - turn // FAIRNESS % len(others)]
                 threads = groups.pop(number)
                 if number in self._parked:
                     threads = np.sort(np.concatenate([threads, self._parked.pop(number)]))
@@ -521,7 +531,7 @@ class Machine:
                 f"{self.name_of(int(group.numbers[bad]))} is not in its own mask {int(mask[bad]):#x}"
             )
         present = (mask & ~here[group.take(self.warp_of)]) == 0
-        if block.first.name == "wgmma":  # four warps wait for each other
+        if block.first.name in ("wgmma", "setmaxnreg"):  # four warps wait for each other
             missing = np.ones(-(-self.warps // 4), np.int64) * 128
             fours = group.take(self.warp_of) // 4
             np.subtract.at(missing, fours, 1)
@@ -538,8 +548,9 @@ class Machine:
         self._waiting.append((ins, threads, behind))
         return []
 
-    def _released(self) -> dict[int, Any]:
-        """The threads whose barriers are complete, by where they go on; an error if there are none and some wait."""
+    def _released(self, idle: bool = True) -> dict[int, Any]:
+        """The threads whose barriers are complete, by where they go on; an error if there are none and some wait, and
+        all threads are idle."""
         groups: dict[int, Any] = {}
         left = []
         for ins, threads, behind in self._waiting:
@@ -550,7 +561,7 @@ class Machine:
                 groups[behind] = some if before is None else np.sort(np.concatenate([before, some]))
             if not whole.all():
                 left.append((ins, threads[~whole], behind))
-        if not groups and (left or self._parked):
+        if idle and not groups and (left or self._parked):
             raise self._hang(left)
         released = list(groups.values())
         gone = np.zeros(self.count, np.bool_)

@@ -103,6 +103,7 @@ class Barrier:
     pending: int
     bytes: int = 0
     phase: int = 0
+    unseen: bool = False  # whether a phase has ended since a thread has looked
     copies: list[Callable[[], int]] = field(default_factory=list)
 
 
@@ -128,19 +129,26 @@ class Barriers:
             raise ins.fail(f"{barrier.bytes} bytes are announced")
 
     def arrive(self, ins: Instruction, barrier: Barrier) -> None:
-        if barrier.pending == 0:
-            raise ins.fail("more threads arrive than the phase waits for")
+        self._turn(ins, barrier)
         barrier.pending -= 1
 
     def ended(self, ins: Instruction, barrier: Barrier, parity: int) -> bool:
         """Whether the phase of a parity has ended: that before the one under way, if all is as it should be."""
-        if barrier.pending == 0:
-            barrier.bytes -= sum(copy() for copy in barrier.copies)
-            barrier.copies = []
-            if barrier.bytes:
-                raise ins.fail(f"all have arrived, and {barrier.bytes} announced bytes have not been copied")
-            barrier.phase, barrier.pending = barrier.phase + 1, barrier.count
+        self._turn(ins, barrier)
+        barrier.unseen = False
         return barrier.phase % 2 != parity
+
+    def _turn(self, ins: Instruction, barrier: Barrier) -> None:
+        """Begins the next phase if all have arrived: what is under way has ended then."""
+        if barrier.pending:
+            return
+        barrier.bytes -= sum(copy() for copy in barrier.copies)
+        barrier.copies = []
+        if barrier.bytes:
+            raise ins.fail(f"all have arrived, and {barrier.bytes} announced bytes have not been copied")
+        if barrier.unseen:  # a thread that waits for the one before sees the parity of this one
+            raise ins.fail("more threads arrive than the phase waits for")
+        barrier.phase, barrier.pending, barrier.unseen = barrier.phase + 1, barrier.count, True
 
 
 def each_with_its_block(group: Group, *values: Any) -> list[tuple[int, ...]]:
@@ -152,17 +160,18 @@ def each_with_its_block(group: Group, *values: Any) -> list[tuple[int, ...]]:
 @step("mbarrier")
 def _barrier(ins: Instruction, code: Code) -> Step:
     kind, word = ins.parts[0], type_of("u32")
+    announces = ins.parts[:2] == ("arrive", "expect_tx")
     known = {
         "init": ("shared__cta", "b64"),
         "expect_tx": ("relaxed", "cta", "shared__cta", "b64"),
-        "arrive": ("release", "cta", "shared__cta", "b64"),
+        "arrive": (*("expect_tx",) * announces, "release", "cta", "shared__cta", "b64"),
         "try_wait": ("parity", "shared__cta", "b64"),
     }
     if known.get(kind) != ins.parts[1:] or (kind == "arrive" and ins.operands[0] is not None):
         raise ins.fail("this form is not known")
     gives = kind in ("try_wait", "arrive")
     address = address_of(ins, ins.operands[1 if gives else 0], code)
-    if kind == "arrive":
+    if kind == "arrive" and not announces:
         return lambda group: _each_arrives(ins, group, address(group))
     number = code.source(ins, ins.operands[-1], word)
     if kind == "try_wait":
@@ -182,6 +191,8 @@ def _barrier(ins: Instruction, code: Code) -> Step:
                 barriers.make(ins, block, at, count)
             else:
                 barriers.announce(ins, barriers.at(ins, block, at), count)
+            if announces:
+                barriers.arrive(ins, barriers.at(ins, block, at))
 
     return run
 
@@ -222,3 +233,23 @@ def _words(ins: Instruction, group: Group, to: int, source: int, count: int) -> 
 
     placed(ins, run)(group)
     return count
+
+
+@step("setmaxnreg")
+def _set_registers(ins: Instruction, code: Code) -> Step:
+    """`setmaxnreg.inc|dec.sync.aligned.u32 n`: four warps get more registers, or give some back."""
+    count = ins.operands[0]
+    known = ins.parts[:1] in (("inc",), ("dec",)) and ins.parts[1:] == ("sync", "aligned", "u32")
+    if not known or not isinstance(count, Immediate) or count.value not in range(24, 257, 8):
+        raise ins.fail("this form is not known")
+
+    def run(group: Group) -> None:
+        machine = group.machine
+        fours = np.unique(group.spread(group.take(machine.warp_of)) // 4)
+        for four in fours:
+            before = machine.registers.setdefault(int(four), code.kernel.most_registers)
+            if (count.value > before) != (ins.parts[0] == "inc"):
+                raise ins.fail(f"four warps have {before} registers for each thread")
+            machine.registers[int(four)] = count.value
+
+    return run

@@ -16,7 +16,7 @@ WIDTHS |= {f"{kind}{bits}": bits for kind in "usf" for bits in (8, 16, 32, 64)}
 
 ENDS = {"bra", "brx", "ret", "exit", "trap"}
 BARRIERS = {"bar", "barrier"}  # of a block; `bar.warp` is one of a warp
-OF_A_WARP = {"shfl", "vote", "match", "redux", "elect", "activemask", "mma", "ldmatrix", "wgmma"}
+OF_A_WARP = {"shfl", "vote", "match", "redux", "elect", "activemask", "mma", "ldmatrix", "wgmma", "setmaxnreg"}
 
 
 class PtxError(AssertionError):
@@ -130,6 +130,7 @@ class Kernel:
     line: int
     parameters: list[Variable] = field(default_factory=list)
     block_size: tuple[int, int, int] | None = None
+    most_registers: int = 0  # of a thread, where that is said
     registers: dict[str, int] = field(default_factory=dict)  # prefix -> bits
     variables: dict[str, Variable] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
@@ -225,6 +226,8 @@ def _header(line: int, statement: str) -> Kernel:
             kernel.parameters += _variables(line, parameter.strip())
     if sized := _SIZED.search(match[3]):
         kernel.block_size = (int(sized[2]), int(sized[3] or 1), int(sized[4] or 1))
+    most = re.search(r"\.maxnreg\s+(\d+)", match[3])
+    kernel.most_registers = int(most[1]) if most else 0
     kernel.blocks.append(Block())
     return kernel
 

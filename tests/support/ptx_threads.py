@@ -412,7 +412,7 @@ def members(ins: Instruction, code: Code) -> Source | None:
     """The lanes that an operation of a warp waits for; None for one that waits for none."""
     if not ins.of_a_warp or ins.name == "activemask":
         return None
-    if ins.name in ("mma", "ldmatrix", "tcgen05", "wgmma"):
+    if ins.name in ("mma", "ldmatrix", "setmaxnreg", "tcgen05", "wgmma"):
         return lambda group: np.uint32(0xFFFFFFFF)
     return code.source(ins, ins.operands[-1], type_of("b32"))
 

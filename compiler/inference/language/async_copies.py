@@ -24,9 +24,11 @@ from ..tiles import copies
 from ..values.compile_time import Copies
 from ..values.describe import describe
 from ..values.index import BodyIndex
+from ..values.mbarriers import MBarriers
 from ..values.tensors import KernelTensor, Stored, View
 from ..values.tiles import TileView
 from .grids import kernel_of
+from .mbarriers import place_of
 
 SIZES = (4, 8, 16)
 MOST_PENDING = 64
@@ -73,13 +75,18 @@ def _guard(call: Point, tensor: KernelTensor, count: int, argument: str) -> None
 
 
 @rule("gpu.copy_async")
-def copy_async(call: Point, to: object, source: object, mask: object = True) -> Copies:
+def copy_async(call: Point, to: object, source: object, mask: object = True, arrive: object = None) -> Copies | None:
     kernel_of(call, "copy_async()")
+    if arrive is not None:
+        place_of(call, arrive, "arrive")
+        if not isinstance(source, TileView):
+            text = f"a copy that arrives at a barrier is of a tile, not of {describe(source)}"
+            raise call.error("EK0659", text, "source", hint="x.tile(i, j, (M, N))")
     if isinstance(source, TileView):
         if mask is not True:
             text = "gpu.copy_async of a view copies what lies in the tensor, and takes no mask="
             raise call.error("EK0646", text, "mask")
-        return copies.copy(call, to, source)
+        return copies.copy(call, to, source, arrive if isinstance(arrive, MBarriers) else None)
     builder = call.builder
     target, count = _neighbours(call, to, "to")
     given, others = _neighbours(call, source, "source")

@@ -22,7 +22,11 @@ from .grids import kernel_of
 
 @rule("gpu.cluster.sync")
 def sync(call: Point) -> None:
-    blocks = math.prod(kernel_of(call, "cluster.sync()").cluster)
+    launched = kernel_of(call, "cluster.sync()")
+    if launched.role is not None:
+        text = f"gpu.cluster.sync is for all threads of a cluster, and stands in role '{launched.role.name}'"
+        raise call.error("EK0658", text, hint="put it before or behind gpu.roles")
+    blocks = math.prod(launched.cluster)
     call.builder.add("cluster_sync" if blocks > 1 else "barrier", [])
 
 

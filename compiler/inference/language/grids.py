@@ -22,7 +22,7 @@ from ..runtime_checks import add_check
 from ..target_refusals import refuse_block, refuse_clusters
 from ..values.compile_time import Closure, ContextValue, is_comptime_number
 from ..values.describe import describe
-from ..values.launched import Launched
+from ..values.launched import Launched, WarpRole
 from .atomics import ordering_of, scope_of
 
 AXES = "xyz"
@@ -45,6 +45,8 @@ def gpu_value(here: Point, which: str) -> Value:
     launched, ids, builder = kernel_of(here, which), here.evaluator.gpu_ids, here.builder
     assert ids is not None
     what, _, axis = which.partition(".")
+    if launched.role is not None and what in ("thread_idx", "warp_idx"):
+        return _within_role(here, launched.role, which)
     if what == "global_idx":
         block = gpu_value(here, f"block_idx.{axis}")
         size = gpu_value(here, f"block_dim.{axis}")
@@ -52,14 +54,10 @@ def gpu_value(here: Point, which: str) -> Value:
         return builder.iadd(builder.imul(block, size), thread)
     if which in ids:
         return ids[which]
-    if what in WITHIN_BLOCKS:
-        lanes = here.evaluator.target.warp_size
-        high = lanes if what == "lane_idx" else warps_of(launched, lanes)
-        return _number(here, which, builder.int_(high), of=(*launched.block, lanes))
+    if what in WITHIN_BLOCKS or what == "thread_idx":
+        return _within_block(here, launched.whole_block, which)
     blocks = launched.cluster[AXES.index(axis)]
     match what:
-        case "thread_idx":
-            return _number(here, which, ids[f"block_dim.{axis}"])
         case "cluster_dim":
             return builder.int_(blocks)
         case "block_in_cluster":
@@ -69,6 +67,46 @@ def gpu_value(here: Point, which: str) -> Value:
         case "cluster_idx":
             return _number(here, which, ids[f"grid_dim.{axis}"], of=(blocks,))
     return _number(here, which, ids[f"grid_dim.{axis}"])
+
+
+def _within_block(here: Point, block: tuple[int, int, int], which: str) -> Value:
+    """Where a thread is in its whole block."""
+    what, _, axis = which.partition(".")
+    builder, lanes = here.builder, here.evaluator.target.warp_size
+    if what == "thread_idx":
+        return _number(here, which, builder.int_(block[AXES.index(axis)]))
+    high = lanes if what == "lane_idx" else -(-math.prod(block) // lanes)
+    return _number(here, which, builder.int_(high), of=(*block, lanes))
+
+
+def _within_role(here: Point, role: WarpRole, which: str) -> Value:
+    """The number of a thread or a warp in its role, whose threads lie along x."""
+    builder, lanes, key = here.builder, here.evaluator.target.warp_size, ("role", role.number, which)
+    if which in ("thread_idx.y", "thread_idx.z"):
+        return builder.int_(0)
+    made = builder.remembered(key)
+    if made is None:
+        first, count = role.first, role.warps
+        if which == "warp_idx":
+            made = _within_block(here, role.block, which)
+        else:
+            first, count = first * lanes, count * lanes
+            made = whole_number(here, role.block)
+        made = builder.isub(made, builder.int_(first))
+        if not here.evaluator.target.has_grid and made.const is None:
+            builder.live(builder.counter(made, None, builder.int_(count)))
+        builder.remember(key, made)
+    assert isinstance(made, Value)
+    return made
+
+
+def whole_number(here: Point, block: tuple[int, int, int]) -> Value:
+    """The number of a thread in its whole block, along x, then y, then z."""
+    if block[1] == block[2] == 1:
+        return _within_block(here, block, "thread_idx.x")
+    builder, lanes = here.builder, here.builder.int_(here.evaluator.target.warp_size)
+    warp = builder.imul(_within_block(here, block, "warp_idx"), lanes)
+    return builder.iadd(warp, _within_block(here, block, "lane_idx"))
 
 
 def warps_of(launched: Launched, lanes: int) -> int:
@@ -134,12 +172,18 @@ def uniform(call: Point, value: object, scope: object = "warp") -> Any:
 @rule("gpu.barrier")
 def barrier(call: Point, id: Any = 0, threads: Any = None) -> None:
     launched, target = kernel_of(call, "barrier()"), call.evaluator.target
+    if launched.role is not None and id == 0 and threads is None:
+        synchronise(call)
+        return
     known = type(id) is int
     if (known and not 0 <= id < NAMED_BARRIERS) or not (known or isinstance(id, Value)):
         text = f"id= is a number from 0 to {NAMED_BARRIERS - 1}, not {describe(id)}"
         raise call.error("EK0642", text, "id")
     attrs: dict[str, Any] = {"id": id} if known and id else {}
-    whole, lanes = math.prod(launched.block), target.warp_size
+    if known and launched.roles and id >= NAMED_BARRIERS - launched.roles:
+        text = f"the {launched.roles} roles of this kernel have the last barriers of the block"
+        raise call.error("EK0642", text, "id", expected=f"0 to {NAMED_BARRIERS - launched.roles - 1}", got=id)
+    whole, lanes = math.prod(launched.whole_block), target.warp_size
     if threads is not None:
         if type(threads) is not int or not 1 <= threads <= whole or (threads % lanes and threads != whole):
             text = f"threads= is a multiple of {lanes}, a warp's threads, up to the {whole} of the block"
@@ -153,6 +197,31 @@ def barrier(call: Point, id: Any = 0, threads: Any = None) -> None:
         raise call.error("EK0611", f"{target.name} has one barrier a block, and no further ones", hint=hint)
     numbers = [] if known else [_barrier_number(call, id)]
     call.builder.add("barrier", numbers, **attrs)
+
+
+def synchronise(call: Point) -> None:
+    """Waits for the threads of the block or the role, and orders their memory."""
+    role = kernel_of(call, "barrier()").role
+    if role is None:
+        call.builder.add("barrier", [])
+    else:
+        role_barrier(call, role)
+
+
+def role_barrier(call: Point, role: WarpRole, **attrs: bool) -> None:
+    """Waits for the threads of a role: the lanes of one warp do so without a barrier of the block."""
+    target, builder = call.evaluator.target, call.builder
+    lanes = target.warp_size
+    builder.add("together", [])
+    if role.warps == 1 and target.has_grid and not target.simulates:
+        builder.add("warp_sync", [], lanes=lanes, block=role.block)
+        return
+    if target.has_grid and role.warps > 1 and not target.supports("named_barriers"):
+        text = (
+            f"{target.name} has one barrier a block, and role '{role.name}' of {role.warps} warps takes one of its own"
+        )
+        raise call.error("EK0611", text, hint="let the role have one warp, or guard gpu.roles by ctx.target.supports")
+    builder.add("barrier", [], (), (), id=role.barrier, threads=role.warps * lanes, **attrs)
 
 
 def _barrier_number(call: Point, id: Value) -> Value:
@@ -211,7 +280,7 @@ def launch(
                 raise call.error("EK0221", f"{name}= takes a whole number >= 1 known at compile time", name)
             attrs[name] = value
     held = coerce(call.argument("shared"), shared, INT, "shared= takes an Int, a number of bytes")
-    launched = Launched(threads, blocks, held)
+    launched = Launched(threads, blocks, held, registers=attrs.get("max_registers"))
 
     def body() -> None:
         assert isinstance(call.node, s.Call)
@@ -272,6 +341,8 @@ def _launch(
         body()
         builder.end()
     call.locate()
+    if launched.registers is not None:
+        attrs = {"max_registers": launched.registers} | attrs
     builder.add("launch", [*counts, *sizes, launched.shared], regions=[region], **attrs)
 
 

@@ -25,7 +25,7 @@ LANES_OF = SIMDType(DType.uint64)
 
 def _warp(call: Point, name: str) -> dict[str, Any]:
     """The attributes of what the lanes do together here: how many they are, and of which block."""
-    return {"lanes": call.evaluator.target.warp_size, "block": kernel_of(call, f"{name}()").block}
+    return {"lanes": call.evaluator.target.warp_size, "block": kernel_of(call, f"{name}()").whole_block}
 
 
 def check_numbers(call: Point, value: object, name: str, argument: str) -> None:

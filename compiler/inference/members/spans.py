@@ -123,6 +123,17 @@ def when(builder: Builder, condition: Value, make: Callable[[], Any]) -> None:
     builder.add("if", [condition], regions=regions)
 
 
+def chosen(builder: Builder, condition: Value | bool, make: Callable[[], Value], other: Callable[[], Value]) -> Value:
+    """The Int that `make` builds where the condition holds, and `other` elsewhere."""
+    if isinstance(condition, bool):
+        return make() if condition else other()
+    regions = (Region(), Region())
+    for region, build in zip(regions, (make, other), strict=True):
+        with builder.inside(region):
+            builder.end([build()])
+    return builder.add("if", [condition], [INT], regions)[0]
+
+
 def one_by_one(
     builder: Builder, type: SIMDType, element: Callable[[Value], Value], mask: Value | None, other: Value
 ) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ....dsl.diagnostics.errors import did_you_mean
@@ -33,6 +34,16 @@ def member(owner: type, name: str) -> Callable[[Member], Member]:
 
     def add(function: Member) -> Member:
         MEMBERS[owner, name] = function
+        return function
+
+    return add
+
+
+def item(owner: type) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Registers what `owner[index]` is: `f(call, owner, index)`."""
+
+    def add(function: Callable[..., object]) -> Callable[..., object]:
+        MEMBERS[owner, "__getitem__"] = lambda here, value: partial(function, here, value)
         return function
 
     return add

@@ -38,7 +38,7 @@ from .pointers import read_element
 from .scalars import check_width
 from .slices import slice_of
 from .spans import lane_at
-from .table import member, method
+from .table import MEMBERS, member, method
 from .vectors import read_lane
 
 
@@ -326,6 +326,9 @@ def subscript(here: Point, owner: object, index: object, node: s.Subscript) -> A
             return StorageType(name, dtype)
         case Value(type=SIMDType(width=width)) if width > 1:
             return read_lane(call, owner, index)
+    item = MEMBERS.get((type(owner), "__getitem__"))
+    if item is not None:
+        return item(call, owner)(index)
     hint = unindexable(node, here.frame)
     raise call.error("EK0207", f"{describe(owner)} has no elements", hint=hint)
 

@@ -15,7 +15,10 @@ from ....dsl.types.dtype import BOOL, INT, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import Value
 from ..evaluator import Point
+from ..language import mbarriers
+from ..language.grids import kernel_of
 from ..members.spans import when
+from ..values.mbarriers import MBarriers
 from ..values.tensors import KernelTensor
 from ..values.tiles import TileView
 from . import access, layouts
@@ -26,12 +29,15 @@ PIECE = 16  # bytes that addresses and sizes are multiples of
 LEAST = 256  # bytes of a copy: of fewer, pieces of many threads are not slower
 
 
-def choice(call: Point, to: KernelTensor, view: TileView, count: int | None, fast: Value | bool) -> tuple[bool, str]:
+def choice(
+    call: Point, to: KernelTensor, view: TileView, count: int | None, fast: Value | bool, arrives: bool
+) -> tuple[bool, str]:
     """Whether a tile is copied in bulk, and in words how it is copied, and why not in bulk.
 
     Args:
         count: how many elements a piece has; None where there are no pieces in shared memory.
         fast: whether pieces may be copied as such.
+        arrives: whether the copy arrives at a barrier of the author's.
     """
     target, dtype = call.evaluator.target, view.tensor.dtype
     if target.grid is None or target.grid.copies is None or target.simulates:
@@ -44,7 +50,7 @@ def choice(call: Point, to: KernelTensor, view: TileView, count: int | None, fas
     if fast is False:
         return False, f"elements: not asynchronously, as rows of the tensor are not whole pieces of {size} bytes"
     other = "" if fast is True else f"; elements where rows do not begin at multiples of {size} bytes"
-    reason = _misfit(call, to, view, size)
+    reason = _misfit(call, to, view, size, arrives)
     if reason is not None:
         return False, f"pieces of {size} bytes: not in bulk, as {reason}{other}"
     rows, columns = view.shape
@@ -58,12 +64,14 @@ def fills_with_zeros(view: TileView) -> bool:
     return type(view.fill) in (int, float) and view.fill == 0
 
 
-def _misfit(call: Point, to: KernelTensor, view: TileView, size: int) -> str | None:
+def _misfit(call: Point, to: KernelTensor, view: TileView, size: int, arrives: bool) -> str | None:
     """Why a tile is not copied in bulk; None where it is."""
     target, columns = call.evaluator.target, view.shape[1]
     if target.grid is None or target.grid.bulk is None:
         newer = "code for it is of a version of PTX that has none" if target.supports("tma") else "it has none"
         return f"{target.name}: {newer}"
+    if kernel_of(call, "copy_async()").role is not None and not arrives:
+        return "a role awaits those at a barrier of its own, arrive="
     if size != PIECE:
         return f"rows are not multiples of {PIECE} bytes"
     if is_laid_out(to):
@@ -89,12 +97,7 @@ def copy(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, thr
     """Begins the copies of the rows that are in the tensor, and stores zeros elsewhere."""
     builder, (most, columns) = call.builder, view.shape
     ring = layouts.ring_of_copies(call)
-    rows, length = builder.int_(most), builder.int_(columns)
-    if reach.whole is not True:
-        rows, length = _clamped(builder, reach.rows, most), _clamped(builder, reach.columns, columns)
-        outside = builder.row("xor", [reach.whole, builder.const(True, BOOL)]) if reach.whole is not False else None
-        zeros = functools.partial(_store_zeros, call, to, view, (rows, length), threads, count)
-        when(builder, outside, zeros) if outside is not None else zeros()
+    rows, length = _there(call, to, view, reach, threads, count)
     zero = builder.int_(0)
     source = access.span_at(call, view, zero, zero)
     assert source is not None
@@ -104,6 +107,52 @@ def copy(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, thr
         most, rows, length = 1, builder.int_(1), builder.imul(rows, length)
     operands = [pointer, offset, source.pointer, source.offset, stride, rows, length, ring]
     return builder.one("copy_rows", operands, INT, pitch=columns, most=most, **layouts.warp_of(call))
+
+
+def _there(
+    call: Point, to: KernelTensor, view: TileView, reach: access.Reach, threads: int, count: int
+) -> tuple[Value, Value]:
+    """How many rows and columns of the tile are in the tensor; behind them zeros are stored."""
+    builder, (most, columns) = call.builder, view.shape
+    if reach.whole is True:
+        return builder.int_(most), builder.int_(columns)
+    there = _clamped(builder, reach.rows, most), _clamped(builder, reach.columns, columns)
+    zeros = functools.partial(_store_zeros, call, to, view, there, threads, count)
+    if reach.whole is False:
+        zeros()
+    else:
+        when(builder, builder.row("xor", [reach.whole, builder.const(True, BOOL)]), zeros)
+    return there
+
+
+def copy_arriving(
+    call: Point,
+    to: KernelTensor,
+    view: TileView,
+    reach: access.Reach,
+    threads: int,
+    count: int,
+    barrier: MBarriers,
+) -> Value:
+    """Begins the copies of rows, which arrive at a barrier of the author's; gives how many bytes these are."""
+    builder, zero = call.builder, call.builder.int_(0)
+    rows, length = _there(call, to, view, reach, threads, count)
+    if _in_one_piece(builder, view):
+        rows, length = builder.int_(1), builder.imul(rows, length)
+    some = builder.one("select", [builder.compare("gt", length, zero), rows, zero], INT)
+    stride = view.tensor.strides(builder)[0]
+    at_barrier = mbarriers.place_of(call, barrier, "arrive")[:2]
+    source = access.span_at(call, view, zero, zero)
+    assert source is not None
+    loop = builder.for_loop(layouts.thread_number(call), some, builder.int_(threads))
+    with builder.inside(loop):
+        row = loop.args[0]
+        first = builder.iadd(source.offset, builder.imul(row, stride))
+        operands = [*place_of(to, builder, (row, zero)), source.pointer, first, length, *at_barrier]
+        builder.add("copy_row", operands)
+        builder.end()
+    size = builder.int_(to.dtype.bits // 8)
+    return builder.imul(builder.imul(some, length), size)
 
 
 def _clamped(builder: Builder, left: Value, size: int) -> Value:

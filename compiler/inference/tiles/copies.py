@@ -15,13 +15,16 @@ from typing import Any
 from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ...ir.builder import Builder
-from ...ir.program import Region, Value
+from ...ir.program import Value
 from ..conversion import coerce
 from ..evaluator import Point
-from ..members.spans import Span, guarded, when
+from ..language import mbarriers
+from ..language.grids import synchronise
+from ..members.spans import Span, chosen, guarded, when
 from ..values.compile_time import Copies
 from ..values.describe import describe
 from ..values.index import BodyIndex
+from ..values.mbarriers import MBarriers
 from ..values.tensors import KernelTensor
 from ..values.tiles import TileView
 from . import access, bulk_copies, layouts
@@ -31,8 +34,8 @@ from .swizzles import is_laid_out, is_shared, neighbours_of, place_of, rows_apar
 SIZES = (16, 8, 4)
 
 
-def copy(call: Point, to: Any, view: TileView) -> Copies:
-    """Begins to copy a view into a matrix in shared memory.
+def copy(call: Point, to: Any, view: TileView, arrive: MBarriers | None = None) -> Copies | None:
+    """Begins to copy a view into a matrix in shared memory; the copy arrives at a barrier if one is given.
 
     Raises:
         CompileError: EK0646, the matrix is not in shared memory, or has another shape or dtype.
@@ -45,21 +48,41 @@ def copy(call: Point, to: Any, view: TileView) -> Copies:
     reach = access.Reach(call, view)
     if count is not None and bulk_copies.fills_with_zeros(view):
         fast = access.both(builder, access.aligned(call, view, count), _whole_pieces(call, view, count))
-    in_bulk, why = bulk_copies.choice(call, to, view, count, fast)
+    in_bulk, why = bulk_copies.choice(call, to, view, count, fast, arrive is not None)
     layouts.together(call, copies=why)
-    if fast is False or count is None:
+
+    def slow() -> Value:
         _by_elements(call, to, view, reach, threads)
-        return Copies("copy", builder.int_(0))
-    begin = bulk_copies.copy if in_bulk else _by_pieces
-    if fast is True:
-        return Copies("copy", begin(call, to, view, reach, threads, count))
-    regions = (Region(), Region())
-    with builder.inside(regions[0]):
-        builder.end([begin(call, to, view, reach, threads, count)])
-    with builder.inside(regions[1]):
-        _by_elements(call, to, view, reach, threads)
-        builder.end([builder.int_(0)])
-    return Copies("copy", builder.add("if", [fast], [INT], regions)[0])
+        return builder.int_(0)
+
+    def quick() -> Value:
+        assert count is not None
+        if not in_bulk:
+            token = _by_pieces(call, to, view, reach, threads, count)
+            return token if arrive is None else _awaited(builder, token)
+        if arrive is None:
+            return bulk_copies.copy(call, to, view, reach, threads, count)
+        return bulk_copies.copy_arriving(call, to, view, reach, threads, count, arrive)
+
+    made = slow() if fast is False or count is None else chosen(builder, fast, quick, slow)
+    if arrive is None:
+        return Copies("copy", made)
+    _arrive(call, arrive, made)
+    return None
+
+
+def _awaited(builder: Builder, token: Value) -> Value:
+    """Waits for the pieces of this thread: hardware without bulk copies lets none arrive by themselves."""
+    builder.add("copy_wait", [token], what="copy", pending=0)
+    return builder.int_(0)
+
+
+def _arrive(call: Point, barrier: MBarriers, bytes: Value) -> None:
+    """One arrival for all threads that copy together, with the bytes of bulk copies that are under way."""
+    builder = call.builder
+    synchronise(call)
+    first = builder.compare("eq", layouts.thread_number(call), builder.int_(0))
+    when(builder, first, lambda: mbarriers.arrive(call, barrier, bytes))
 
 
 def _check(call: Point, to: object, view: TileView) -> None:

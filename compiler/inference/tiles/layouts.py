@@ -21,7 +21,7 @@ from ...ir.program import Op, PointerType, Value
 from ...targets.base import Target
 from ...targets.products import LaneForm, lane_form
 from ..evaluator import Evaluator, Point
-from ..language.grids import gpu_value, kernel_of
+from ..language.grids import gpu_value, kernel_of, role_barrier, whole_number
 from ..members.spans import when
 from ..values.tiles import Digit, TileAxis, TileLayout, TileProduct, TileValue
 
@@ -59,12 +59,15 @@ def by_rows(shape: tuple[int, int], warps: int, width: int = COLUMNS) -> tuple[i
     return max(warp_grids(shape, warps, width))
 
 
-def choose(target: Target, threads: int, shape: tuple[int, int], *, rows: bool = False) -> TileLayout:
-    """The layout of a tile; `rows`: as few warps as possible shall share a row."""
+def choose(target: Target, threads: int, shape: tuple[int, int], *, rows: bool = False, first: int = 0) -> TileLayout:
+    """The layout of a tile that threads hold from warp `first` of the block on; `rows`: as few warps as possible shall
+    share a row.
+    """
     if not target.has_grid:
         return _of_cpu(threads, shape)
     warps, form = threads // target.warp_size, lane_form(target)
-    if has_groups(target) and (held := of_groups(warps, shape)) is not None:
+    grouped = has_groups(target) and first % GROUP_WARPS == 0  # hardware counts the groups of a whole block
+    if grouped and (held := of_groups(warps, shape)) is not None:
         return held
     grid = (by_rows if rows else balanced)(shape, warps, form.width)
     return of_lanes(form, warps, shape, grid)
@@ -234,7 +237,9 @@ def threads_of(call: Point, name: str) -> int:
 
 def layout_for(call: Point, name: str, shape: tuple[int, int], *, rows: bool = False) -> TileLayout:
     """The layout that a new tile of this kernel has."""
-    return choose(call.evaluator.target, threads_of(call, name), shape, rows=rows)
+    role = kernel_of(call, name).role
+    first = 0 if role is None else role.first
+    return choose(call.evaluator.target, threads_of(call, name), shape, rows=rows, first=first)
 
 
 # *** tiles ***
@@ -262,12 +267,15 @@ def give_away(call: Point, sums: TileValue) -> None:
 
 
 def readable(call: Point, value: object) -> None:
-    """Refuses sums that a product has been given.
+    """Refuses sums that a product has been given, and in a role tiles of the whole block.
 
     Raises:
-        CompileError: EK0622.
+        CompileError: EK0622, EK0658.
     """
     launched = call.evaluator.launched
+    if launched is not None and launched.role is not None and any(value is tile for tile in launched.outside):
+        text = f"this tile is held by the whole block, and role '{launched.role.name}' has some of its threads"
+        raise call.error("EK0658", text, hint="make the tile in the role's function")
     if isinstance(value, TileValue) and launched is not None and value.parts[0].serial in launched.given_away:
         text = "these sums were given to gpu.dot_async, whose product may be under way"
         raise call.error("EK0622", text, hint="the sums are what .wait() of its token gives")
@@ -306,21 +314,22 @@ def ring_of_copies(call: Point) -> Value:
 
 def warp_of(call: Point) -> dict[str, Any]:
     """The attributes of what the lanes of a warp do together here."""
-    return {"lanes": call.evaluator.target.warp_size, "block": kernel_of(call, "tile").block}
+    return {"lanes": call.evaluator.target.warp_size, "block": kernel_of(call, "tile").whole_block}
 
 
 def thread_number(call: Point) -> Value:
-    """The number of this thread in its block, along x, then y, then z."""
-    builder, block = call.builder, kernel_of(call, "tile").block
-    if block[1] == block[2] == 1:
-        return gpu_value(call, "thread_idx.x")
-    warp = builder.imul(gpu_value(call, "warp_idx"), builder.int_(call.evaluator.target.warp_size))
-    return builder.iadd(warp, gpu_value(call, "lane_idx"))
+    """The number of this thread in its block or its role, along x, then y, then z."""
+    launched = kernel_of(call, "tile")
+    return gpu_value(call, "thread_idx.x") if launched.role is not None else whole_number(call, launched.block)
 
 
 def barrier(call: Point) -> None:
     """Threads wait for each other before they use what they exchange; the author's own memory this does not order."""
-    call.builder.add("barrier", [], (), (), **_exchange(call.evaluator))
+    role, attrs = kernel_of(call, "tile").role, _exchange(call.evaluator)
+    if role is None:
+        call.builder.add("barrier", [], (), (), **attrs)
+    else:
+        role_barrier(call, role, **attrs)
 
 
 def _exchange(evaluator: Evaluator) -> dict[str, bool]:

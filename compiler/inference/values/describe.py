@@ -25,6 +25,7 @@ from .compile_time import (
     Unrolled,
 )
 from .index import BodyIndex
+from .mbarriers import MBarriers
 from .tiles import TileProduct, TileValue, TileView
 
 
@@ -60,7 +61,7 @@ def describe(value: object) -> str:
             return f"the type {value}"
         case StructValue():
             return value.type.name
-        case Copies() | TileProduct() | TileValue() | TileView():
+        case Copies() | MBarriers() | TileProduct() | TileValue() | TileView():
             return value.words
         case StructType():
             return f"the struct '{value.name}'"

@@ -12,10 +12,32 @@ from ....dsl.types.dtype import DType
 from ...ir.program import Region, Value
 
 
+@dataclass(frozen=True)
+class WarpRole:
+    """The warps of a block that run one function of `gpu.roles`.
+
+    Attributes:
+        name: as the author calls it.
+        number: its place among the roles.
+        first, warps: its first warp, and how many it has.
+        block: the threads of the whole block, along x, y and z.
+        barrier: the number of the block's barrier that is the role's own.
+    """
+
+    name: str
+    number: int
+    first: int
+    warps: int
+    block: tuple[int, int, int]
+    barrier: int
+
+
 @dataclass(eq=False)
 class Launched:
     """A launch: the threads of a block and the blocks of a cluster, both known, and the bytes of `shared=`.
 
+    In the function of a `role`, `block` is the threads of the role, which are like a block of their own.
+    `registers` is how many a thread has where the kernel begins, if its roles move them.
     `region` is what every thread runs, and `used` how much of `shared` its calls of `gpu.dynamic_shared` have taken.
     `exchanges` is shared memory by which threads exchange parts of tiles, by dtype, number of elements and name.
     """
@@ -27,3 +49,12 @@ class Launched:
     used: Value | None = None
     exchanges: dict[tuple[DType, int, str], Value] = field(default_factory=dict)
     given_away: frozenset[int] = frozenset()  # the serials of sums that products add to
+    role: WarpRole | None = None
+    roles: int = 0  # how many roles the kernel has
+    registers: int | None = None
+    outside: tuple[object, ...] = ()  # tiles that the whole block holds, which a role cannot read
+
+    @property
+    def whole_block(self) -> tuple[int, int, int]:
+        """The threads of the block, those of all roles."""
+        return self.block if self.role is None else self.role.block
