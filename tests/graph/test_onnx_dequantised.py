@@ -101,7 +101,7 @@ def test_what_is_no_product_of_integers_is_one_of_floats() -> None:
     for depth, by_row in ((40, True), (33100, False)):
         x, w = np.full((2, depth), 255, np.uint8), np.full((depth, 3), 255, np.uint8)
         shape = (depth,) if by_row else ()
-        held = {"w": w, "sx": np.array(0.25, np.float32), "zx": np.array(0, np.uint8)}
+        held: dict[str, Array] = {"w": w, "sx": np.array(0.25, np.float32), "zx": np.array(0, np.uint8)}
         held |= {"sw": np.full(shape, 0.5, np.float32), "zw": np.zeros(shape, np.uint8)}
         nodes = product_nodes(MATMUL, 0 if by_row else 1)
         model = InferenceSession().load(from_onnx(model_of(nodes, x, [2, depth], held)))

@@ -55,9 +55,9 @@ def arguments(name: str, count: int) -> Array:
     domain = FUNCTIONS[name][1]
     if domain == "powers":
         return np.exp2(rng.uniform(-125, 125, count)).astype(np.float32)
-    return np.concatenate([rng.uniform(*domain, count // 2), rng.uniform(-0.25, 0.25, count - count // 2)]).astype(
-        np.float32
-    )
+    low, high = domain
+    numbers = [rng.uniform(low, high, count // 2), rng.uniform(-0.25, 0.25, count - count // 2)]
+    return np.concatenate(numbers).astype(np.float32)
 
 
 def within(name: str, x: Array, actual: Array) -> None:
