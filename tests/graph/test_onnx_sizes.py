@@ -169,6 +169,42 @@ def test_slices_end_where_the_axis_does(start: int, end: int, step: int) -> None
     agree(made, *({"x": numbers(n, 2)} for n in (0, 1, 3, 5, 9)))
 
 
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("start", [-7, -5, -3, -1, 0, 1, 2, 6])
+def test_slices_whose_bounds_count_from_the_end(start: int, step: int) -> None:
+    """One node for each end; axes shorter than the bounds give what is left, or nothing."""
+    ends = [-(2**63), -6, -3, -2, -1, 0, 1, 2, 4, 2**63 - 1]
+    nodes = [node("Slice", f"x s e{k} a t", f"y{k}") for k in range(len(ends))]
+    bounds: dict[str, Any] = {"s": np.array([start]), "a": np.array([0]), "t": np.array([step])}
+    bounds |= {f"e{k}": np.array([end]) for k, end in enumerate(ends)}
+    made = model(nodes, [value("x", ["n", 2])], [f"y{k}" for k in range(len(ends))], **bounds)
+    agree(made, *({"x": numbers(n, 2)} for n in (0, 1, 2, 3, 4, 5, 8)))
+
+
+def test_parts_of_an_axis_make_it_up_again() -> None:
+    """What slices cut off is the same size everywhere: nothing is left for a call to check."""
+    bounds = {"zero": np.array([0]), "two": np.array([2]), "back": np.array([-2]), "far": np.array([2**63 - 1])}
+    nodes = [
+        node("Slice", "x zero back one", "head"),
+        node("Slice", "x back far one", "tail"),
+        node("Concat", "head tail", "whole", axis=1),
+        node("Slice", "x two far one", "later"),
+        node("Sub", "later head", "changes"),
+        node("Add", "whole x", "sum"),
+    ]
+    made = model(nodes, [value("x", [2, "n"])], ["changes", "sum"], one=np.array([1]), **bounds)
+    graph = agree(made, *({"x": numbers(2, n)} for n in (0, 1, 2, 3, 9)))
+    assert not graph.ir.constraints
+
+
+def test_a_slice_of_a_slice_of_the_last_elements() -> None:
+    bounds = {"three": np.array([-3]), "far": np.array([2**31 - 1]), "zero": np.array([0]), "two": np.array([-2])}
+    nodes = [node("Slice", "x three far zero", "last"), node("Slice", "last three far zero", "same")]
+    nodes += [node("Slice", "same two far zero", "y"), node("ReduceSum", "y", "total", keepdims=0)]
+    made = model(nodes, [value("x", ["n", 2])], ["same", "y", "total"], **bounds)
+    agree(made, *({"x": numbers(n, 2)} for n in (0, 1, 2, 3, 6)))
+
+
 def test_a_slice_up_to_another_size() -> None:
     nodes = [node("Shape", "y", "shape"), node("Slice", "x zero shape axes", "z")]
     made = model(nodes, [value("x", [5]), value("y", ["n"])], ["z"], zero=np.array([0]), axes=np.array([0]))

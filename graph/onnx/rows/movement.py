@@ -88,15 +88,17 @@ def slice_(
                 index[axis] = slice(None, None, step)
                 continue
             return _slice_by_dims(call, data, starts, ends, axes, steps)
-        if number is not None and (isinstance(size, StaticDim) or step < 1 or first < 0 or number < 0):
-            index[axis] = _bounded(first, number, step, size)
+        if number is not None and (isinstance(size, StaticDim) or step < 1):
+            index[axis] = _bounded(call, first, number, step, size)
             continue
         if number is not None and number >= _FAR:
             if number < _NEVER:
                 require(call.node.op_type, "at_least", end, size, f"a slice ends at {end}, before the end of its axis")
             end = size
         if end != size or first or step != 1:
-            cut[axis] = Range(first, step, ceildiv(_length(call, size, first, end), step))
+            begin = Dim(first) if first >= 0 else size - Dim(-first).minimum(size)
+            start_at = int(begin) if isinstance(begin, StaticDim) else begin
+            cut[axis] = Range(start_at, step, ceildiv(_length(call, size, first, end), step))
     data = data[tuple(index)]
     return take(data, [cut.get(axis, Range(0, 1, dim)) for axis, dim in enumerate(data.shape)])
 
@@ -112,30 +114,29 @@ def _bounds(array: Array) -> list[Dim]:
 
 
 def _length(call: NodeCall, size: Dim, start: int, end: Dim) -> Dim:
-    """How far it is from `start` to `end`, both cut off at the end of an axis."""
-    if is_below_zero(end):
-        end = size + end
-    if not isinstance(end, StaticDim) and end != size:
+    """How far it is from `start` to `end`, which count from the end where they are negative; the axis cuts both off.
+
+    All lengths are made of min(k, size), so that those of parts that make up an axis add up to its size.
+    """
+    if not isinstance(end, StaticDim) and not is_below_zero(end) and end != size:
         require(call.node.op_type, "at_least", end, StaticDim(0), "the end of a slice is negative")
-    stop, first = end.minimum(size), Dim(start).minimum(size)
-    ordered = end == size or (isinstance(end, StaticDim) and int(end) >= start)
+    from_end = is_below_zero(end)
+    if from_end and start >= 0:
+        return size - (start - end).minimum(size)
+    stop = size - (-end).minimum(size) if from_end else end.minimum(size)
+    first = Dim(start).minimum(size) if start >= 0 else size - Dim(-start).minimum(size)
+    ordered = end == size or (isinstance(end, StaticDim) and int(end) >= start and from_end == (start < 0))
     return stop - first if ordered or not start else (stop - first).maximum(0)
 
 
-def _bounded(start: int, end: int, step: int, dim: Dim) -> slice:
-    """A slice whose bounds lie on the axis: `ops` cuts nothing off."""
+def _bounded(call: NodeCall, start: int, end: int, step: int, dim: Dim) -> slice:
+    """A slice of an axis of known size whose bounds lie on the axis: `ops` cuts nothing off."""
     if step == 0:
-        raise ValueError("a step is 0")
-    if isinstance(dim, StaticDim):
-        first, last, _ = slice(start, end, step).indices(int(dim))
-        if (last - first) * step <= 0:
-            return slice(0, 0, 1)
-        return slice(first, None if last < 0 else last, step)
-    whole = start == 0 if step > 0 else start >= _FAR or start == -1
-    first_bound = None if whole else start
-    if step > 0:
-        return slice(first_bound, None if end >= _FAR else end, step)
-    return slice(first_bound, None if end <= -_FAR else end, step)
+        call.fail("has a step of 0")
+    first, last, _ = slice(start, end, step).indices(int(dim))
+    if (last - first) * step <= 0:
+        return slice(0, 0, 1)
+    return slice(first, None if last < 0 else last, step)
 
 
 def _slice_by_dims(
