@@ -104,7 +104,7 @@ def _rounds_of_while(w: FunctionWriter, op: Op) -> None:
 
 # *** for ***
 
-MOST = 1 << 30  # the sum of two such numbers has 31 bits
+MAX_SHORT = 1 << 30  # the sum of two such numbers has 31 bits
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,8 @@ def _rounds(w: FunctionWriter, op: Op, span: _LoopSpan, initial: list[str], hint
 def _short_span(w: FunctionWriter, op: Op) -> _LoopSpan | None:
     """The bounds of a loop as words of 32 bits, which a GPU counts in, where they are known and are such words."""
     numbers = [each.const for each in op.operands[:3]]
-    if not w.target.has_grid or w.target.simulates or not all(isinstance(n, int) and 0 <= n < MOST for n in numbers):
+    are_short = all(isinstance(number, int) and 0 <= number < MAX_SHORT for number in numbers)
+    if not w.target.has_grid or w.target.simulates or not are_short:
         return None
     return _LoopSpan(*(w.op(f"arith.constant {number} : i32") for number in numbers))
 

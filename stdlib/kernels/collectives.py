@@ -42,6 +42,7 @@ from ..algorithms.algorithm import unravelled
 S = TypeVar("S", bound=Storable)
 
 LANES = 16  # elements that are reduced at once
+BLOCK = 1 << 22  # bytes of the tensor of a rank that a host reduces at once, so that pieces stay in its caches
 
 
 def _room(dtype: DType, count: Index):
@@ -135,10 +136,13 @@ def allreduce(
         to = out.pointer()
         piece = select(x.size <= small, 0, x.size // ranks)
         if piece > 0:
-            parts, mine = _room(x.dtype, ranks * piece), _room(x.dtype, piece)
-            exchange("alltoall", what, parts.pointer(), source, piece, x.size, node)
-            _reduce(mine.pointer(), parts.pointer(), piece, how, ranks)
-            exchange("allgather", what, to, mine.pointer(), piece, x.size, node)
+            step = piece if compiled_for().is_gpu else min(piece, max(1, BLOCK // (ranks * x.dtype.bits // 8)))
+            parts, mine = _room(x.dtype, ranks * step), _room(x.dtype, step)
+            for first in range(0, piece, step):
+                size, start = min(step, piece - first), ranks * first
+                exchange("alltoall", what, parts.pointer(), source + start, size, x.size, node)
+                _reduce(mine.pointer(), parts.pointer(), size, how, ranks)
+                exchange("allgather", what, to + start, mine.pointer(), size, x.size, node)
         done = ranks * piece
         if done < x.size or x.size == 0:
             _reduce_whole(what, to + done, source + done, x.size - done, x.size, node, how, ranks)

@@ -77,6 +77,24 @@ def test_reductions_go_in_the_order_of_ranks(dtype: Any) -> None:
         assert mine[-1].tobytes() == in_order(everyone[2], "sum")[:, number : number + 1].tobytes()
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.float64])
+def test_tensors_of_many_blocks_are_reduced_in_the_order_of_ranks(dtype: Any) -> None:
+    """A block is 4 MiB of a tensor, and the last one is smaller; behind it is a rest without a piece for each rank."""
+    count = 2 * 4 * 1024 * 1024 // np.dtype(dtype).itemsize + 1000
+
+    def program() -> list[Any]:
+        types = [TensorType(DType.from_numpy(np.dtype(dtype)), ["n"], DeviceRef.CPU())]
+        model = loaded(
+            lambda x: [ops.allreduce.sum(x, Mesh({"all": 3})), ops.allreduce.max(x, Mesh({"all": 3}))], *types
+        )
+        return [each.to_numpy() for each in model(numbers_of(rank(), (count,), dtype))]
+
+    everyone = [numbers_of(k, (count,), dtype) for k in range(3)]
+    for mine in run_threads(program, 3):
+        for one, how in zip(mine, ("sum", "max"), strict=True):
+            assert one.tobytes() == in_order(everyone, how).tobytes()
+
+
 def test_means_are_rounded_once() -> None:
     def program() -> Any:
         x = TensorType(DType.bfloat16, [5], DeviceRef.CPU())
