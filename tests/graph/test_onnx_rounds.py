@@ -12,6 +12,7 @@ ort = pytest.importorskip("onnxruntime")
 
 from onnx import parser  # noqa: E402
 
+from einkorn.dsl.diagnostics.errors import GraphError  # noqa: E402
 from einkorn.graph import InferenceSession, from_onnx  # noqa: E402
 
 HEADER = '<ir_version: 9, opset_import: ["": 19]>\n'
@@ -154,3 +155,45 @@ def test_loops_that_collect(trips: str, first: str, go: str) -> None:
 def test_a_loop_without_rounds() -> None:
     text = LOOP.format(trips="limit", first="begins", go="Less(next, limit)")
     same(text, [[*rows(4)[0], np.array(0, np.int64)], [*rows(4)[0], np.array(2, np.int64)]])
+
+
+INNER = """
+    last, parts = Scan<num_scan_inputs = 1, body = step (float[3] s, float[3] a) => (float[3] after, float[3] part)
+        { after = Add(s, a) part = Mul(after, a) }>(state, x)"""
+
+
+def test_a_scan_in_a_loop_that_collects() -> None:
+    text = f"""
+    g (float[n, 3] x, int64 k) => (float[3] end, float[m, 3] sums)
+        <float[3] start = {{0, 0, 0}}, int64[1] zero = {{0}}> {{
+        end, sums = Loop<body = round (int64 i, bool c, float[3] state) => (bool go, float[3] next, float[3] sum)
+            {{ go = Identity(c) {INNER} next = Identity(last) sum = ReduceSum<keepdims = 0>(parts, zero) }}>(k, , start)
+    }}"""
+    same(text, [[*rows(n)[0], np.array(k)] for n, k in ((1, 1), (4, 3), (5, 0))], tolerance=1e-4)
+
+
+def refused(text: str) -> GraphError:
+    with pytest.raises(GraphError) as error:
+        from_onnx(parser.parse_model(HEADER + text))
+    return error.value
+
+
+def test_parts_of_a_size_that_their_round_computes_are_refused() -> None:
+    error = refused("""
+    g (float[n, 3] x, int64 k) => (float last, float[m, p, 3] parts)
+        <int64[1] zero = {0}, int64[1] one = {1}, float start = {0}> {
+        last, parts = Loop<body = round (int64 i, bool c, float state) => (bool go, float after, float[p, 3] part)
+            { go = Identity(c) after = Cos(state) end = Reshape(i, one) part = Slice(x, zero, end, zero) }>(k, , start)
+    }""")
+    assert error.code == "EK0529" and "result 'parts'" in error.message and "each round computes" in error.message
+
+
+@pytest.mark.parametrize("other", ["b = Relu(x) found = NonZero(b)", "found = Identity(places)"])
+def test_results_of_a_size_that_an_arm_computes_are_refused(other: str) -> None:
+    """Both arms may name their sizes alike, which are different sizes."""
+    error = refused(f"""
+    g (float[n, 2] x, bool f, int64[2, n] places) => (int64[2, m] y) {{
+        y = If<then_branch = one () => (int64[2, m] first) {{ first = NonZero(x) }},
+            else_branch = two () => (int64[2, m] found) {{ {other} }}>(f)
+    }}""")
+    assert error.code == "EK0529" and "result 'y'" in error.message and "one of its arms" in error.message

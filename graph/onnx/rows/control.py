@@ -24,7 +24,7 @@ from ..agreement import equal_size, with_sizes
 from ..call import NodeCall
 from ..known import KnownTensor, dims_from, known_dims
 from ..table import Value, onnx_op
-from .rounds import Undo, collected, count_rounds, dim_of, is_constant, unchanged
+from .rounds import Undo, collected, count_rounds, dim_of, is_constant, refuse_computed_sizes, unchanged
 
 MOST_ROUNDS = 256
 
@@ -53,6 +53,9 @@ def if_(call: NodeCall, condition: Value, *, then_branch: object, else_branch: o
     flag = ops.reshape(call.tensor(condition), [])
     if [(type.dtype, type.rank) for type in types] != [(type.dtype, type.rank) for type in others]:
         return _first_arm(call, flag, then_branch, types, others)
+    for output, *pair in zip(call.node.output, types, others, strict=False):
+        for type in pair:
+            refuse_computed_sizes(call, type, f"the result {output!r} has a size that one of its arms computes")
     joint = [_joint_type(call, flag, *pair) for pair in zip(types, others, strict=True)]
 
     def arm(graph: object) -> list[TensorValue]:

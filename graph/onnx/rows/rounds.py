@@ -67,6 +67,8 @@ def collected(
         return [state if same else next(rest) for state, same in zip(states, kept, strict=True)]
 
     parts = _part_types(call, lambda: body(_first(call), whole(carried))[len(states) :])
+    for output, part in zip(call.node.output[len(states) :], parts, strict=True):
+        refuse_computed_sizes(call, part, f"the parts of its result {output!r} have a size that each round computes")
     buffers = [ops.buffer_create(BufferType(part.dtype, [rounds, *part.shape], call.device)) for part in parts]
     count = ops.reshape(known_dims([rounds]).tensor(call.device), [])
 
@@ -97,6 +99,14 @@ def _part_types(call: NodeCall, parts: Callable[[], Sequence[Value]]) -> list[Te
     except Undo:
         pass
     return types
+
+
+def refuse_computed_sizes(call: NodeCall, type: TensorType, what: str) -> None:
+    """Raises EK0529 where a tensor that a graph inside the node makes has a size that is not known before it runs."""
+    for axis, dim in enumerate(type.shape):
+        if not all(current("graph").has_dim(name) for name in dim.parameters):
+            expected = "sizes that are known before the graph inside runs"
+            call.fail(f"{what}, on axis {axis} of {type.shape}", code="EK0529", expected=expected, got=str(dim))
 
 
 def count_rounds(
