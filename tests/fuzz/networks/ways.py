@@ -390,7 +390,9 @@ def memory(w: Writer) -> None:
     if buffer.rank:
         row = w.pick(lambda v: v.dtype == buffer.dtype and tuple(v.shape) == tuple(buffer.shape[1:]))
     if row is None and x is not None and buffer.rank and buffer.dtype != DType.bool:
-        row = w.add("sum", x, axis=0, keepdims=False)
+        total = w.add("sum", x, axis=0, keepdims=False)  # of integers in 64 bits
+        same = w.values[total].dtype == buffer.dtype
+        row = total if same else w.add("cast", total, dtype=buffer.dtype.name)
     ways: list[Callable[[], Any]] = [lambda: w.add("buffer_load", b)]
     whole: list[Any] = [[None, None, None]] * buffer.rank
     if x is not None:
