@@ -4,7 +4,8 @@
 
 Transposes, casts and arithmetic of shipped ops are prepared, of weights of `MIN_ELEMENTS` elements or more, and weights
 that are joined. A value that takes more bytes than what it is computed from is not: to read it would take longer than
-to compute it.
+to compute it. It is prepared nevertheless, up to `MAX_GROWN` bytes, where all that reads it needs it in memory, as a
+convolution needs its filter.
 """
 
 from __future__ import annotations
@@ -20,14 +21,23 @@ from ..types.tensor_type import ShapedType, TensorType
 from .fold_constants import computed_from, creates, elements_of, part_of
 
 MIN_ELEMENTS: Final = 1 << 12
+MAX_GROWN: Final = 1 << 22
 
 
 def prepare_weights(ir: GraphIR) -> GraphIR:
     """The graph with what depends on weights alone prepared."""
     if len(ir.devices) > 1 or not any(isinstance(item, External) for item in ir.nodes):
         return ir
+    return _prepared(_prepared(ir, True), False)
+
+
+def _prepared(ir: GraphIR, grown: bool) -> GraphIR:
+    """The graph with values prepared: those that are larger than what they are computed from, or the others."""
     makers = {value: item for item in ir.nodes for value in item.results}
-    wanted = computed_from(ir, (ConstantTensor, External), functools.partial(_may_prepare, makers), _is_free)
+    may = functools.partial(_may_grow if grown else _may_prepare, makers)
+    wanted = computed_from(ir, (ConstantTensor, External), may, _is_free)
+    if grown:
+        wanted = [value for value in wanted if _is_needed_in_memory(ir, value)]
     return _Preparing(ir, {value: part_of(ir, [value])[0] for value in wanted}).run() if wanted else ir
 
 
@@ -67,17 +77,46 @@ class _Preparing(Rewriting):
 
 
 def _may_prepare(makers: Mapping[int, Item], ir: GraphIR, node: Node) -> bool:
+    """Whether a node may be done at load, and its result takes no more bytes than what it reads."""
+    sizes = _sizes(makers, ir, node)
+    if sizes is None or _is_free(ir, node):
+        return sizes is not None
+    made, most = sizes
+    return (elements_of(node.out_types[0]) or 0) >= MIN_ELEMENTS and made <= most
+
+
+def _may_grow(makers: Mapping[int, Item], ir: GraphIR, node: Node) -> bool:
+    """Whether a node may be done at load, and its result is not too large."""
+    sizes = _sizes(makers, ir, node)
+    return sizes is not None and (_is_free(ir, node) or sizes[0] <= max(MAX_GROWN, sizes[1]))
+
+
+def _is_needed_in_memory(ir: GraphIR, value: int) -> bool:
+    """Whether a value is larger than all that it is computed from, and all nodes that read it need it in memory."""
+    made, (part, _) = _bytes(ir.types[value]), part_of(ir, [value])
+    held = [_bytes(each.type) or 0 for each in part.nodes if isinstance(each, ConstantTensor | External)]
+    if made is None or made <= max(held, default=0) or (elements_of(ir.types[value]) or 0) < MIN_ELEMENTS:
+        return False
+    readers = [item for item in ir.nodes if value in getattr(item, "operands", ())]
+    return all(isinstance(item, Node) and not _computes_where_read(item) for item in readers)
+
+
+def _computes_where_read(node: Node) -> bool:
+    """Whether a node may be fused with what makes its operands: it moves them, or computes element by element."""
+    tensors = node.kernel.schema.tensors
+    return bool(node.move) or len({argument.dims for argument in tensors}) == 1
+
+
+def _sizes(makers: Mapping[int, Item], ir: GraphIR, node: Node) -> tuple[int, int] | None:
+    """The bytes of a node's result, and of what it reads; None of a node that is not done at load."""
     type = node.out_types[0] if len(node.out_types) == 1 else None
     if not node.kernel.shipped or not isinstance(type, TensorType) or ir.ordered(node) or is_transfer(ir, node):
-        return False
+        return None
     made, read = _bytes(type), [_bytes(ir.types[_spread(makers, value)]) for value in node.operands]
     if made is None or None in read:
-        return False
-    if _is_free(ir, node):
-        return True
+        return None
     counts = [count or 0 for count in read]
-    most = sum(counts) if node.move == "concat" else max(counts, default=0)
-    return (elements_of(type) or 0) >= MIN_ELEMENTS and made <= most
+    return made, sum(counts) if node.move == "concat" else max(counts, default=0)
 
 
 def _is_free(ir: GraphIR, node: Node) -> bool:

@@ -330,6 +330,38 @@ def test_weights_of_products_are_packed(dtype: str, transposed: bool, monkeypatc
         assert actual.tobytes() == wanted.tobytes(), rows
 
 
+@pytest.mark.parametrize(("use", "count"), [("product", 1), ("elements", 0), ("both", 0)])
+def test_what_is_larger_than_its_weights_is_prepared_for_products(
+    use: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is fused with what reads it is computed there: to read it would take longer."""
+
+    def forward(x: Any) -> Any:
+        rows, columns = Weight("rows", F32, [90], CPU), Weight("columns", F32, [70], CPU)
+        matrix = ops.sin(ops.reshape(rows, [90, 1]) * columns)
+        if use == "product":
+            return x @ matrix
+        elements = ops.exp(x[:, :70] + matrix[:1])
+        return x @ matrix + elements if use == "both" else elements
+
+    graph = graph_of(forward, (F32, ["n", 90]))
+    numbers = np.random.default_rng(0)
+    registry = {"rows": numbers.random(90, np.float32), "columns": numbers.random(70, np.float32)}
+    models = []
+    for without in ("", "graph"):
+        monkeypatch.setenv("EINKORN_WITHOUT", without)
+        models.append(InferenceSession().load(graph, weights_registry=registry))
+    assert sum(each.prepared for each in models[0].passes if each.name == "prepare_weights") == count
+    for rows in (0, 1, 5, 33):
+        x = numbers.random((rows, 90), np.float32)
+        actual, wanted = (model(x)[0].to_numpy() for model in models)
+        assert actual.tobytes() == wanted.tobytes(), rows
+    other = {name: array[::-1].copy() for name, array in registry.items()}
+    x = numbers.random((4, 90), np.float32)
+    again, plain = (InferenceSession().load(graph, weights_registry=other)(x)[0].to_numpy() for _ in range(2))
+    assert again.tobytes() == plain.tobytes() and again.tobytes() != models[0](x)[0].to_numpy().tobytes()
+
+
 @pytest.mark.parametrize("scales", [(260,), (260, 1)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_integers_with_scales_are_packed(dtype: str, scales: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
