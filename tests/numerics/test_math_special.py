@@ -37,7 +37,7 @@ def number(text: str) -> float:
 
 def special_values() -> dict[str, list[tuple[float, float]]]:
     """Arguments and results, as the page has them."""
-    text = PAGE.read_text(encoding="utf-8").partition("Special values follow C99")[2]
+    text = PAGE.read_text(encoding="utf-8").partition("Special values follow C99")[2].partition("\n## ")[0]
     table: dict[str, list[tuple[float, float]]] = {}
     for row in re.findall(r"^\| (`.*) \|$", text, re.MULTILINE):
         names, *cells, others = [cell.strip() for cell in row.split("|")]
