@@ -49,5 +49,5 @@ assert len({case.name for case in CASES}) == len(CASES), "two cases have one nam
 OTHER_ON_SM_75 = (
     *("atomic-combine", "warps shuffle int64", "warps shuffle parts", "warps parted", "collectives", "async copies"),
     *("doubled", "biased", "turned", "order", "running_back", "matmul", "attention", "softmax", "example"),
-    *("tiles", "views", "puzzles", "bulk", "groups", "persistent"),
+    *("tiles", "views", "puzzles", "bulk", "groups", "persistent", "roles", "best[int16-1200x2]"),
 )

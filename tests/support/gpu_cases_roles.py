@@ -32,7 +32,6 @@ def tripled(dtype: Any, m: int, n: int, **params: int) -> GpuCase:
         lambda: (_whole(dtype, m, n),),
         lambda x: (x + x + x).astype(dtype),
         params,
-        NAMED if params.get("warps", 2) > 1 else {},
         small=lambda: (_whole(dtype, min(m, 20), min(n, 300)),),
     )
 
