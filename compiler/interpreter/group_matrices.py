@@ -34,23 +34,16 @@ def places(sizes: tuple[int, int], how: Sequence[int], at: int, bytes_of: int) -
 
 @evaluates("multiply_groups")
 def _multiply_groups(op: Op, machine: Machine) -> Evaluate:
-    row, attrs, name, location = BY_NAME[op.attrs["row"]], op.attrs, machine.op, op.location
+    row, attrs = BY_NAME[op.attrs["row"]], op.attrs
     columns, held, steps = attrs["columns"], attrs["held"], len(attrs["right_at"])
-    depth, size = row.shape[2], row.a.bits // 8
+    depth = row.shape[2]
     widths = [value.simd.width for value in op.results]
     tall = 2 * sum(widths) // columns
     wide = np.float64 if row.acc.is_float() else np.int64
 
-    def matrix(pointer: object, offset: object, count: int, how: Sequence[int], at: int) -> Array:
-        assert isinstance(pointer, InterpretedPointer) and isinstance(offset, np.integer)
-        indices = places((count, depth), how, at, size) // size + int(offset)
-        elements = [load(pointer, int(index), 1, name, location) for index in indices.reshape(-1)]
-        made = np.array(elements).reshape(indices.shape).astype(wide)
-        return as_tf32(made) if row.precision == "tf32" else made
-
     def left(brought: dict[int, tuple[object, ...]], i: int, step: int) -> Array:
         if not held:
-            return matrix(brought[0][2], brought[0][3], 64, attrs["left"], attrs["left_at"][i * steps + step])
+            return _matrix(machine, op, brought[0][2:4], 64, "left", i * steps + step)
         made = np.zeros((64, depth))
         for lane, values in brought.items():
             words = np.asarray(values[2 + i * steps + step]).reshape(4, 2).astype(np.float64)
@@ -62,11 +55,7 @@ def _multiply_groups(op: Op, machine: Machine) -> Evaluate:
     def combine(given: dict[int, object]) -> dict[int, object]:
         brought = {lane: values for lane, values in given.items() if isinstance(values, tuple)}
         first = 2 + (held or 2)
-        own = {
-            lane: np.concatenate([np.atleast_1d(np.asarray(v)) for v in values[first:]])
-            for lane, values in brought.items()
-        }
-        right = [matrix(brought[0][0], brought[0][1], columns, attrs["right"], at) for at in attrs["right_at"]]
+        right = [_matrix(machine, op, brought[0][:2], columns, "right", k) for k in range(steps)]
         results = {lane: np.zeros((2 * tall, columns // 4), wide) for lane in brought}
         for i in range(tall):
             total = np.zeros((64, columns), wide)
@@ -76,14 +65,7 @@ def _multiply_groups(op: Op, machine: Machine) -> Evaluate:
                 for k in range(2):
                     taken = total[ROW[lane] + 8 * k].reshape(-1, 8)[:, PAIR[lane] : PAIR[lane] + 2]
                     results[lane][2 * i + k] = taken.reshape(-1)
-        made: dict[int, object] = {}
-        for lane, product in results.items():
-            whole = (product.reshape(-1) + own[lane]).astype(row.acc.to_numpy())
-            ends = np.cumsum(widths)
-            parts = [whole[end - width : end] for end, width in zip(ends, widths, strict=True)]
-            parts = [part if width > 1 else part[0] for part, width in zip(parts, widths, strict=True)]
-            made[lane] = tuple(parts) if len(parts) > 1 else parts[0]
-        return made
+        return {lane: _added(op, product.reshape(-1), brought[lane][first:]) for lane, product in results.items()}
 
     return lambda *operands: Meeting(op, operands, combine)
 
@@ -96,8 +78,8 @@ def _tensor_memory(op: Op, machine: Machine) -> Evaluate:
 @evaluates("multiply_tensor")
 def _multiply_tensor(op: Op, machine: Machine) -> Evaluate:
     """Of 128 rows at a time, of which a warp has 32: a thread every eighth one."""
-    row, attrs, columns = BY_NAME[op.attrs["row"]], op.attrs, op.attrs["columns"]
-    steps, widths = len(attrs["right_at"]), [value.simd.width for value in op.results]
+    attrs, columns = op.attrs, op.attrs["columns"]
+    steps = len(attrs["right_at"])
     first = 32 * (THREADS // 32) + THREADS % 32 // 4
 
     def combine(given: dict[int, object]) -> dict[int, object]:
@@ -110,16 +92,21 @@ def _multiply_tensor(op: Op, machine: Machine) -> Evaluate:
             sums.append(np.sum([a @ b.T for a, b in zip(left, right, strict=True)], axis=0))
         made: dict[int, object] = {}
         for lane, values in brought.items():
-            own = np.concatenate([np.atleast_1d(np.asarray(value)) for value in values[4:]])
             rows = [total[first[lane] + 8 * k].reshape(-1, 8) for total in sums for k in range(4)]
             product = np.concatenate([each[:, PAIR[lane] : PAIR[lane] + 2].reshape(-1) for each in rows])
-            whole = (product + own).astype(row.acc.to_numpy())
-            parts = np.split(whole, np.cumsum(widths)[:-1])
-            ready = [part if width > 1 else part[0] for part, width in zip(parts, widths, strict=True)]
-            made[lane] = tuple(ready) if len(ready) > 1 else ready[0]
+            made[lane] = _added(op, product, values[4:])
         return made
 
     return lambda *operands: Meeting(op, operands, combine)
+
+
+def _added(op: Op, product: Array, sums: Sequence[object]) -> object:
+    """What one lane gets: its elements of the product added to its sums, as vectors of the operation's results."""
+    dtype, widths = BY_NAME[op.attrs["row"]].acc, [value.simd.width for value in op.results]
+    before = np.concatenate([np.atleast_1d(np.asarray(value)) for value in sums])
+    parts = np.split((product + before).astype(dtype.to_numpy()), np.cumsum(widths)[:-1])
+    results = [part if width > 1 else part[0] for part, width in zip(parts, widths, strict=True)]
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 def _matrix(machine: Machine, op: Op, side: Sequence[object], count: int, name: str, step: int) -> Array:

@@ -96,7 +96,7 @@ TENSOR_MEMORY = Opcode(
     " which products arrive",
     (POINTER,),
     attrs={"columns": OpAttribute(whole(0, 513)), **WARP_OF},
-    rule=rules.tensor_memory,
+    rule=rules.at_mbarrier(0),
     writes=True,
     convergent=Scope.block,
     within="launch",

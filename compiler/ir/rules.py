@@ -8,7 +8,7 @@ See also `opcodes` (which operation has which rule).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dsl.types.dtype import INT, DType, SIMDType
@@ -279,11 +279,8 @@ def multiply_groups(op: Op) -> str | None:
         return "reads a where no b can lie"
     if held and any(value.type != SIMDType(b.dtype, 128 // b.dtype.bits) for value in left):
         return f"multiplies other fragments than those of {b.dtype}"
-    if [value.type for value in sums] != [value.type for value in op.results] or not sums:
-        return "adds to other sums than it gives"
-    acc = BY_NAME[op.attrs["row"]].acc
-    if any(not isinstance(value.type, SIMDType) or value.dtype is not acc for value in sums):
-        return f"adds to numbers of {acc}"
+    if (problem := _sums(op, sums)) is not None:
+        return problem
     lanes, each, steps = sum(value.simd.width for value in sums), op.attrs["columns"] // 2, len(op.attrs["right_at"])
     count = held or len(op.attrs["left_at"])
     if lanes % each or count != lanes // each * steps or not steps or (bool(held) and op.attrs["left_at"]):
@@ -291,21 +288,24 @@ def multiply_groups(op: Op) -> str | None:
     return None
 
 
-def tensor_memory(op: Op) -> str | None:
-    barriers = _pointer(op.operands[0])
-    return None if barriers.space == "shared" and barriers.dtype is DType.int64 else f"arrives at {barriers}"
+def _sums(op: Op, sums: Sequence[Value]) -> str | None:
+    """The sums to which a product adds have the types of its results, and the dtype of its row."""
+    if [value.type for value in sums] != [value.type for value in op.results] or not sums:
+        return "adds to other sums than it gives"
+    acc = BY_NAME[op.attrs["row"]].acc
+    if any(not isinstance(value.type, SIMDType) or value.dtype is not acc for value in sums):
+        return f"adds to numbers of {acc}"
+    return None
 
 
 def multiply_tensor(op: Op) -> str | None:
     """Operands in shared memory, sums as results; for each 128 rows and each step along the inner axis one product."""
     b, a, sums = _pointer(op.operands[0]), _pointer(op.operands[2]), op.operands[4:]
-    acc, attrs = BY_NAME[op.attrs["row"]].acc, op.attrs
+    attrs = op.attrs
     if b.space != "shared" or a.space != "shared" or a.dtype is not b.dtype:
         return f"multiplies {a} and {b}"
-    if [value.type for value in sums] != [value.type for value in op.results] or not sums:
-        return "adds to other sums than it gives"
-    if any(not isinstance(value.type, SIMDType) or value.dtype is not acc for value in sums):
-        return f"adds to numbers of {acc}"
+    if (problem := _sums(op, sums)) is not None:
+        return problem
     blocks, steps = sum(value.simd.width for value in sums) / attrs["columns"], len(attrs["right_at"])
     if not steps or len(attrs["left_at"]) != blocks * steps:
         return f"multiplies {len(attrs['left_at'])} parts of a and {steps} of b for {blocks} blocks of rows"

@@ -4,8 +4,8 @@
              one thread: the instructions, and that they arrive at a barrier in shared memory when they have ended
     waits    all threads wait there, the oldest product first; a wait that gives the sums reads them into registers
 
-The barriers are a ring, of which each product takes the next one, as bulk copies do. A block takes its tensor memory
-where its kernel begins, and gives it back where that ends: all of it is the first warp's work.
+The barriers form a ring, and each product uses the next one, as bulk copies do. The first warp allocates the tensor
+memory of the block at the start of the kernel, and frees it at the end.
 
 See also `bulk_copies` (rings of barriers), `group_matrices` (descriptions of operands).
 """

@@ -306,6 +306,7 @@ UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
 INTEGRAL = SIGNED + UNSIGNED
 NUMERIC = FLOATING + INTEGRAL
 ANY = (*NUMERIC, DType.bool)
+APPROXIMATED = (DType.float32, DType.float16, DType.bfloat16)  # by instructions of GPUs, with fast=True
 STORAGE = tuple(dtype for dtype in DType if dtype.is_storage())
 COMPLEX = (DType.complex64, DType.complex128)
 INEXACT = FLOATING + COMPLEX

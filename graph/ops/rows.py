@@ -27,7 +27,7 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.diagnostics.places import user_place
-from ...dsl.types.dtype import DType
+from ...dsl.types.dtype import APPROXIMATED, DType
 from ..arguments import axis_of, flag_of
 from ..staging.value import Axes, TensorValue
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
@@ -234,14 +234,11 @@ def _row(
 def _check_fast(name: str, operands: Mapping[str, TensorValue]) -> None:
     """Refuses `fast` for dtypes of which GPUs have no approximations."""
     for operand, value in operands.items():
-        if value.dtype not in FAST:
-            details = {"argument": operand, "expected": " or ".join(map(str, FAST)), "got": str(value.dtype)}
+        if value.dtype not in APPROXIMATED:
+            details = {"argument": operand, "expected": " or ".join(map(str, APPROXIMATED)), "got": str(value.dtype)}
             hint = "cast the operand to float32 first, or leave fast=True out"
             text = f"fast=True has no meaning for {value.dtype}"
             fail(name, text, code="EK0413", kind=DTypeError, hint=hint, **details)
-
-
-FAST = (DType.float32, DType.float16, DType.bfloat16)
 
 
 def _promoted(name: str, values: Mapping[str, Any], kinds: str, integers: DType | None) -> Mapping[str, TensorValue]:

@@ -11,6 +11,7 @@ convolution needs its filter.
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -37,7 +38,8 @@ def _prepared(ir: GraphIR, grown: bool) -> GraphIR:
     may = functools.partial(_may_grow if grown else _may_prepare, makers)
     wanted = computed_from(ir, (ConstantTensor, External), may, _is_free)
     if grown:
-        wanted = [value for value in wanted if _is_needed_in_memory(ir, value)]
+        readers = _readers(ir)
+        wanted = [value for value in wanted if _is_needed_in_memory(ir, value, readers[value])]
     return _Preparing(ir, {value: part_of(ir, [value])[0] for value in wanted}).run() if wanted else ir
 
 
@@ -91,14 +93,25 @@ def _may_grow(makers: Mapping[int, Item], ir: GraphIR, node: Node) -> bool:
     return sizes is not None and (_is_free(ir, node) or sizes[0] <= max(MAX_GROWN, sizes[1]))
 
 
-def _is_needed_in_memory(ir: GraphIR, value: int) -> bool:
+def _readers(ir: GraphIR) -> Mapping[int, Sequence[Item]]:
+    """The items that have a value as an operand, by value."""
+    readers: dict[int, list[Item]] = defaultdict(list)
+    for item in ir.nodes:
+        for value in getattr(item, "operands", ()):
+            readers[value].append(item)
+    return readers
+
+
+def _is_needed_in_memory(ir: GraphIR, value: int, readers: Sequence[Item]) -> bool:
     """Whether a value is larger than all that it is computed from, and all nodes that read it need it in memory."""
-    made, (part, _) = _bytes(ir.types[value]), part_of(ir, [value])
-    held = [_bytes(each.type) or 0 for each in part.nodes if isinstance(each, ConstantTensor | External)]
-    if made is None or made <= max(held, default=0) or (elements_of(ir.types[value]) or 0) < MIN_ELEMENTS:
+    made = _bytes(ir.types[value])
+    if made is None or (elements_of(ir.types[value]) or 0) < MIN_ELEMENTS:
         return False
-    readers = [item for item in ir.nodes if value in getattr(item, "operands", ())]
-    return all(isinstance(item, Node) and not _computes_where_read(item) for item in readers)
+    if not all(isinstance(item, Node) and not _computes_where_read(item) for item in readers):
+        return False
+    part, _ = part_of(ir, [value])
+    held = [_bytes(each.type) or 0 for each in part.nodes if isinstance(each, ConstantTensor | External)]
+    return made > max(held, default=0)
 
 
 def _computes_where_read(node: Node) -> bool:

@@ -9,6 +9,7 @@ See also `math.functions` (the ordinary functions), `compiler.interpreter.native
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...dsl import (
@@ -65,9 +66,14 @@ def _reciprocal_by_instruction(x: Floating) -> Any:
     return by_instruction(x, "llvm.nvvm.rcp.approx.ftz.f", "llvm.amdgcn.rcp.f32")
 
 
+def _approximated(wide: Callable[[Floating], Floating], ordinary: Callable[[Floating], Floating], x: Floating) -> Any:
+    """`wide(x)`, computed through float32, on targets with such instructions; `ordinary(x)` on others."""
+    return applied(wide, x) if has_approximations() else ordinary(x)
+
+
 @implements("fast.exp")
 def _exp(x: Floating) -> Any:
-    return applied(_exp_wide, x) if has_approximations() else exp(x)
+    return _approximated(_exp_wide, exp, x)
 
 
 def _exp_wide(x: Floating) -> Any:
@@ -76,16 +82,12 @@ def _exp_wide(x: Floating) -> Any:
 
 @implements("fast.exp2")
 def _exp2(x: Floating) -> Any:
-    return applied(_exp2_wide, x) if has_approximations() else exp2(x)
-
-
-def _exp2_wide(x: Floating) -> Any:
-    return exp2_by_instruction(x)
+    return _approximated(exp2_by_instruction, exp2, x)
 
 
 @implements("fast.log")
 def _log(x: Floating) -> Any:
-    return applied(_log_wide, x) if has_approximations() else log(x)
+    return _approximated(_log_wide, log, x)
 
 
 def _log_wide(x: Floating) -> Any:
@@ -94,16 +96,12 @@ def _log_wide(x: Floating) -> Any:
 
 @implements("fast.log2")
 def _log2(x: Floating) -> Any:
-    return applied(_log2_wide, x) if has_approximations() else log2(x)
-
-
-def _log2_wide(x: Floating) -> Any:
-    return _log2_by_instruction(x)
+    return _approximated(_log2_by_instruction, log2, x)
 
 
 @implements("fast.log10")
 def _log10(x: Floating) -> Any:
-    return applied(_log10_wide, x) if has_approximations() else log10(x)
+    return _approximated(_log10_wide, log10, x)
 
 
 def _log10_wide(x: Floating) -> Any:
@@ -112,7 +110,7 @@ def _log10_wide(x: Floating) -> Any:
 
 @implements("fast.sin")
 def _sin(x: Floating) -> Any:
-    return applied(_sin_wide, x) if has_approximations() else sin(x)
+    return _approximated(_sin_wide, sin, x)
 
 
 def _sin_wide(x: Floating) -> Any:
@@ -123,7 +121,7 @@ def _sin_wide(x: Floating) -> Any:
 
 @implements("fast.cos")
 def _cos(x: Floating) -> Any:
-    return applied(_cos_wide, x) if has_approximations() else cos(x)
+    return _approximated(_cos_wide, cos, x)
 
 
 def _cos_wide(x: Floating) -> Any:
@@ -134,7 +132,7 @@ def _cos_wide(x: Floating) -> Any:
 
 @implements("fast.sqrt")
 def _sqrt(x: Floating) -> Any:
-    return applied(_sqrt_wide, x) if has_approximations() else sqrt(x)
+    return _approximated(_sqrt_wide, sqrt, x)
 
 
 def _sqrt_wide(x: Floating) -> Any:
@@ -143,7 +141,7 @@ def _sqrt_wide(x: Floating) -> Any:
 
 @implements("fast.rsqrt")
 def _rsqrt(x: Floating) -> Any:
-    return applied(_rsqrt_wide, x) if has_approximations() else rsqrt(x)
+    return _approximated(_rsqrt_wide, rsqrt, x)
 
 
 def _rsqrt_wide(x: Floating) -> Any:
@@ -152,16 +150,12 @@ def _rsqrt_wide(x: Floating) -> Any:
 
 @implements("fast.reciprocal")
 def _reciprocal(x: Floating) -> Any:
-    return applied(_reciprocal_wide, x) if has_approximations() else reciprocal(x)
-
-
-def _reciprocal_wide(x: Floating) -> Any:
-    return _reciprocal_by_instruction(x)
+    return _approximated(_reciprocal_by_instruction, reciprocal, x)
 
 
 @implements("fast.tanh")
 def _tanh(x: Floating) -> Any:
-    return applied(_tanh_wide, x) if has_approximations() else tanh(x)
+    return _approximated(_tanh_wide, tanh, x)
 
 
 def _tanh_wide(x: Floating) -> Any:
@@ -176,7 +170,7 @@ def _tanh_wide(x: Floating) -> Any:
 
 @implements("fast.erf")
 def _erf(x: Floating) -> Any:
-    return applied(_erf_wide, x) if has_approximations() else erf(x)
+    return _approximated(_erf_wide, erf, x)
 
 
 def _erf_wide(x: Floating) -> Any:

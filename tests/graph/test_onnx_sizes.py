@@ -183,7 +183,12 @@ def test_slices_whose_bounds_count_from_the_end(start: int, step: int) -> None:
 
 def test_parts_of_an_axis_make_it_up_again() -> None:
     """What slices cut off is the same size everywhere: nothing is left for a call to check."""
-    bounds: dict[str, Any] = {"zero": np.array([0]), "two": np.array([2]), "back": np.array([-2]), "far": np.array([2**63 - 1])}
+    bounds: dict[str, Any] = {
+        "zero": np.array([0]),
+        "two": np.array([2]),
+        "back": np.array([-2]),
+        "far": np.array([2**63 - 1]),
+    }
     nodes = [
         node("Slice", "x zero back one", "head"),
         node("Slice", "x back far one", "tail"),
@@ -198,7 +203,12 @@ def test_parts_of_an_axis_make_it_up_again() -> None:
 
 
 def test_a_slice_of_a_slice_of_the_last_elements() -> None:
-    bounds: dict[str, Any] = {"three": np.array([-3]), "far": np.array([2**31 - 1]), "zero": np.array([0]), "two": np.array([-2])}
+    bounds: dict[str, Any] = {
+        "three": np.array([-3]),
+        "far": np.array([2**31 - 1]),
+        "zero": np.array([0]),
+        "two": np.array([-2]),
+    }
     nodes = [node("Slice", "x three far zero", "last"), node("Slice", "last three far zero", "same")]
     nodes += [node("Slice", "same two far zero", "y"), node("ReduceSum", "y", "total", keepdims=0)]
     made = model(nodes, [value("x", ["n", 2])], ["same", "y", "total"], **bounds)

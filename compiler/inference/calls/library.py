@@ -14,7 +14,7 @@ from typing import Any, Final
 from ....dsl.frontend import syntax
 from ....dsl.frontend.python.collect import operator_program
 from ....dsl.frontend.python.register import complex_name, fast_name, has_implementation
-from ....dsl.types.dtype import DType, SIMDType
+from ....dsl.types.dtype import APPROXIMATED, SIMDType
 from ...ir.program import Value
 from ..budget import exceeds_limit
 from ..conversion import DEFAULTS, PYTHON_ERRORS, coerce
@@ -26,7 +26,6 @@ from .folding import library_value
 from .inlining import inline
 
 FAST: Final = "fast"  # the argument that requests instructions of the target
-FAST_DTYPES: Final = (DType.float32, DType.float16, DType.bfloat16)
 
 
 @callable_(LibraryRef)
@@ -54,8 +53,8 @@ def takes_fast(call: Point, name: str, arguments: dict[str, Any]) -> bool:
 def call_fast(call: Point, name: str, operand: object) -> Value:
     """`exp(x, fast=True)`: the function of the library that takes instructions of the target, inlined."""
     value = _settle(call, operand)
-    if not (isinstance(value, Value) and value.dtype in FAST_DTYPES):
-        known = ", ".join(str(dtype) for dtype in FAST_DTYPES)
+    if not (isinstance(value, Value) and value.dtype in APPROXIMATED):
+        known = ", ".join(str(dtype) for dtype in APPROXIMATED)
         text = f"'{name}' with fast=True works on {known}, not on {describe(value)}"
         hint = "cast the value to float32 first, or write fast=v.dtype == float32 for a value v of several dtypes"
         raise call.error("EK0204", text, hint=hint, got=describe(value))

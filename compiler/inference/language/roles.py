@@ -94,8 +94,9 @@ def _registers(call: Point, launched: Launched, given: list[_Given]) -> int | No
         if count is None or count not in REGISTERS or role.warps % GROUP or role.first % GROUP:
             got = "none" if count is None else count
             text = f"role '{role.name}' has warps {role.first} to {role.first + role.warps - 1} and {got} registers"
-            hint = f"where one role says its registers all do: {REGISTERS[0]} to 256, a multiple of 8, for each"
-            raise call.error("EK0658", text, role.name, hint=f"{hint} {GROUP} warps from a multiple of {GROUP} on")
+            hint = "if one role states its registers, all roles must: a multiple of 8"
+            hint += f" from {REGISTERS[0]} to 256, for groups of {GROUP} warps that begin at a multiple of {GROUP}"
+            raise call.error("EK0658", text, role.name, hint=hint)
     if not call.evaluator.target.supports("set_registers"):
         return None
     total = sum(each.role.warps * (each.registers or 0) for each in given)

@@ -22,15 +22,13 @@ from .operands import DotOperand
 from .swizzles import place_of
 
 
-def misfit(
-    call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue | TileProduct
-) -> str | None:
-    """Why a row does not multiply; None where it does. `acc` is a product where that goes on."""
-    tile = acc.tile if isinstance(acc, TileProduct) else acc
+def misfit(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileProduct) -> str | None:
+    """Why a row does not multiply; None where it does. `acc.first` is None where a chain of products begins."""
+    tile = acc.tile
     layout = layouts.of_tensor_memory(layouts.threads_of(call, "dot_async"), tile.shape)
     if layout is None:
         return "the sums are not a multiple of 128 rows, and of 16 up to 256 columns, of a block of 128 threads"
-    if not isinstance(acc, TileProduct) or acc.first is None:
+    if acc.first is None:
         if tile.number != 0:
             return "the sums do not begin with zeros"
         if _taken(call) + _columns(tile) > layouts.TENSOR_COLUMNS:
@@ -80,13 +78,10 @@ def _take(call: Point, columns: int) -> int:
     return first
 
 
-def multiply(
-    call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue | TileProduct
-) -> TileProduct:
+def multiply(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileProduct) -> TileProduct:
     """`acc + left @ right`, under way."""
-    builder, fresh = call.builder, not isinstance(acc, TileProduct) or acc.first is None
-    tile = acc.tile if isinstance(acc, TileProduct) else acc
-    first = _take(call, _columns(tile)) if fresh else acc.first  # type: ignore[union-attr]
+    builder, tile, fresh = call.builder, acc.tile, acc.first is None
+    first = _take(call, _columns(tile)) if acc.first is None else acc.first
     if fresh:
         layout = layouts.of_tensor_memory(layouts.threads_of(call, "dot_async"), tile.shape)
         assert layout is not None

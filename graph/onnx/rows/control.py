@@ -143,15 +143,15 @@ def _collecting(
 def _is_true(body: onnx.GraphProto) -> bool:
     """Whether the condition that a body returns is the constant true."""
     name = body.output[0].name
-    found = [each for each in body.initializer if each.name == name]
-    found += [
+    constants = [each for each in body.initializer if each.name == name]
+    constants += [
         attribute.t
         for node in body.node
         if node.op_type == "Constant" and node.output[0] == name
         for attribute in node.attribute
         if attribute.name == "value"
     ]
-    return any(bool(onnx.numpy_helper.to_array(each).reshape(-1)[0]) for each in found)
+    return any(bool(onnx.numpy_helper.to_array(each).reshape(-1)[0]) for each in constants)
 
 
 def _unrolled(

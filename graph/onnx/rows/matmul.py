@@ -22,8 +22,7 @@ _MAX_DEPTH = (2**31 - 1) // 255**2  # longer sums of products of bytes may excee
 @onnx_op("MatMul")
 def matmul(call: NodeCall, a: TensorValue, b: TensorValue) -> TensorValue:
     """The product of matrices, over axes that broadcast."""
-    product = _product_of_dequantised(call, call.dequantised.get(id(a)), call.dequantised.get(id(b)))
-    return ops.matmul(*product_operands(call, a, b)) if product is None else product
+    return _product(call, a, b)
 
 
 def product_operands(call: NodeCall, a: TensorValue, b: TensorValue) -> list[TensorValue]:
@@ -58,15 +57,7 @@ def gemm(
     """alpha * A @ B + beta * C, each transposed on request."""
     if a.rank != 2 or b.rank != 2:
         call.fail(f"takes matrices, and gets tensors of {a.rank} and {b.rank} axes")
-    before = [call.dequantised.get(id(each)) for each in (a, b)]
-    of_integers = _product_of_dequantised(
-        call, *(_turned(*each) for each in zip(before, (transA, transB), strict=True))
-    )
-    if of_integers is None:
-        left, right = ops.transpose(a, 0, 1) if transA else a, ops.transpose(b, 0, 1) if transB else b
-        product = ops.matmul(*product_operands(call, left, right))
-    else:
-        product = of_integers
+    product = _product(call, a, b, bool(transA), bool(transB))
     if alpha != 1:
         product = _scaled(product, alpha)
     if c is None or beta == 0:
@@ -75,8 +66,20 @@ def gemm(
     return product + (c if beta == 1 else _scaled(c, beta))
 
 
-def _turned(matrix: Dequantised | None, turns: int) -> Dequantised | None:
-    if matrix is None or not turns:
+def _product(
+    call: NodeCall, a: TensorValue, b: TensorValue, transposes_a: bool = False, transposes_b: bool = False
+) -> TensorValue:
+    """a @ b, or a product of integers that is scaled where both are dequantised."""
+    of_a, of_b = (call.dequantised.get(id(each)) for each in (a, b))
+    product = _product_of_dequantised(call, _transposed(of_a, transposes_a), _transposed(of_b, transposes_b))
+    if product is not None:
+        return product
+    left, right = ops.transpose(a, 0, 1) if transposes_a else a, ops.transpose(b, 0, 1) if transposes_b else b
+    return ops.matmul(*product_operands(call, left, right))
+
+
+def _transposed(matrix: Dequantised | None, transposes: bool) -> Dequantised | None:
+    if matrix is None or not transposes:
         return matrix
     return replace(matrix, x=ops.transpose(matrix.x, 0, 1), axis=1 - matrix.axis)
 

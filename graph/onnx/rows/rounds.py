@@ -138,21 +138,21 @@ def _condition_alone(body: onnx.GraphProto) -> tuple[onnx.GraphProto, list[int]]
     """The part of a body of a Loop that makes the condition, and which states it takes."""
     places = {value.name: k for k, value in enumerate(body.input[2:])}
     makers = {name: node for node in body.node for name in node.output if name}
-    wanted, found = [body.output[0].name], set[str]()
+    wanted, needed_names = [body.output[0].name], set[str]()
     while wanted:
         name = wanted.pop()
-        if name in found:
+        if name in needed_names:
             continue
-        found.add(name)
+        needed_names.add(name)
         if name in makers:
             wanted += _names_used(makers[name])
         if name in places:
             wanted.append(body.output[1 + places[name]].name)
-    needed = [k for name, k in places.items() if name in found]
+    needed = [k for name, k in places.items() if name in needed_names]
     part = onnx.GraphProto(name=body.name)
     part.initializer.extend(body.initializer)
     part.sparse_initializer.extend(body.sparse_initializer)
-    part.node.extend(node for node in body.node if any(name in found for name in node.output))
+    part.node.extend(node for node in body.node if any(name in needed_names for name in node.output))
     part.input.extend([*body.input[:2], *(body.input[2 + k] for k in needed)])
     part.output.extend([body.output[0], *(body.output[1 + k] for k in needed)])
     return part, needed
