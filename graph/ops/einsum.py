@@ -71,6 +71,16 @@ def einsum(equation: str, *operands: TensorValueLike) -> TensorValue:
 # *** equations ***
 
 
+def axis_names(equation: str, operands: Sequence[TensorValue]) -> list[list[str]]:
+    """A name for each axis of each operand; axes of `...` are numbers, counted from the last of them.
+
+    Raises:
+        GraphError: EK0414, the equation does not fit the operands, or is not an equation.
+    """
+    terms, _ = _parsed(equation, len(operands))
+    return [_names(term, value, k) for k, (term, value) in enumerate(zip(terms, operands, strict=True))]
+
+
 def _fail(text: str, equation: str) -> NoReturn:
     fail(_NAME, text, code="EK0414", argument="equation", expected="an equation such as 'ij,jk->ik'", got=equation)
 

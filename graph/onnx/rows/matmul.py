@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.einsum import axis_names
 from ...ops.stage import builtin
 from ...staging.value import TensorValue
-from ...types.dims import StaticDim
-from ..agreement import broadcast_sizes, equal_size, with_sizes
+from ...types.dims import Dim, StaticDim
+from ..agreement import ONE, broadcast_sizes, equal_size, with_sizes
 from ..call import Dequantised, NodeCall
 from ..table import onnx_op
 from .quantisation import scalar
@@ -37,9 +38,23 @@ def product_operands(call: NodeCall, a: TensorValue, b: TensorValue) -> list[Ten
 
 
 @onnx_op("Einsum")
-def einsum(*operands: TensorValue, equation: str) -> TensorValue:
+def einsum(call: NodeCall, *operands: TensorValue, equation: str) -> TensorValue:
     """Sums of products over named axes; integers keep their dtype, and wrap."""
-    return ops.cast(ops.einsum(equation, *operands), operands[0].dtype)
+    sizes: dict[str, Dim] = {}
+    named = axis_names(equation, operands)
+    for names, operand in zip(named, operands, strict=True):
+        for name, dim in zip(names, operand.shape, strict=True):
+            if sizes.setdefault(name, dim) == ONE:
+                sizes[name] = dim
+            elif dim != ONE:
+                sizes[name] = equal_size(call, sizes[name], dim, f"the sizes of axis {name!r} of {equation!r}")
+    values = [
+        with_sizes(
+            operand, [dim if dim == ONE else sizes[name] for name, dim in zip(names, operand.shape, strict=True)]
+        )
+        for names, operand in zip(named, operands, strict=True)
+    ]
+    return ops.cast(ops.einsum(equation, *values), operands[0].dtype)
 
 
 @onnx_op("Gemm")

@@ -7,27 +7,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
 
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
 from ...types.layouts import ConvInputLayout
+from ..agreement import equal_size, with_sizes
 from ..call import NodeCall
 from ..known import KnownTensor
 from ..table import Array, Dims, Value, onnx_op
 
+MAX_DENOMINATOR: Final = 1000  # of fractions that files hold as float32
+
 
 def _by_scale(call: NodeCall, dim: Dim, scale: float) -> Dim:
-    """A size times a factor, rounded down."""
+    """A size times a factor, rounded down.
+
+    As in ONNX Runtime, 0.7 of 10 is 7, although the float32 nearest to 0.7 is below it: the product is rounded to
+    float32. For a symbolic size the factor is the simple fraction to which that float32 is nearest.
+    """
+    if not scale > 0:
+        call.fail(f"scales a size by {scale}; expected a positive factor", argument="scales")
     if isinstance(dim, StaticDim):
-        return Dim(math.floor(int(dim) * scale))
-    if scale >= 1 and scale == int(scale):
-        return dim * int(scale)
-    if scale > 0 and 1 / scale == int(1 / scale):
-        return dim // int(1 / scale)
-    call.fail(f"scales a symbolic size by {scale}, which is neither a whole number nor one over one", code="EK0529")
+        return Dim(math.floor(np.float32(int(dim)) * np.float32(scale)))
+    factor = Fraction(scale).limit_denominator(MAX_DENOMINATOR)
+    if np.float32(factor) != np.float32(scale):
+        factor = Fraction(scale)
+    return dim * factor.numerator // factor.denominator
 
 
 def _whole(given: Sequence[object], over: Sequence[int], rest: Sequence[object]) -> list[Any]:
@@ -114,8 +125,12 @@ def upsample(call: NodeCall, x: TensorValue, scales: Array, *, mode: str) -> Ten
 
 
 @onnx_op("GridSample")
-def grid_sample(x: TensorValue, grid: TensorValue, *, align_corners: int, mode: str, padding_mode: str) -> TensorValue:
+def grid_sample(
+    call: NodeCall, x: TensorValue, grid: TensorValue, *, align_corners: int, mode: str, padding_mode: str
+) -> TensorValue:
     """Elements at places of their own."""
+    batch = equal_size(call, x.shape[0], grid.shape[0], "the sizes of the batch axes")
+    x, grid = (with_sizes(each, [batch, *each.shape[1:]]) for each in (x, grid))
     named = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     return ops.grid_sample(x, ops.cast(grid, x.dtype), named, padding_mode, bool(align_corners))
 
