@@ -60,6 +60,17 @@ def same_sizes(call: ConvertedNode, values: Sequence[TensorValue], but: int | No
     return [with_sizes(x, [x.shape[k] if k == but else sizes[k] for k in range(x.rank)]) for x in values]
 
 
+def with_equal_axes(call: ConvertedNode, what: str, *places: tuple[TensorValue, int]) -> list[TensorValue]:
+    """Tensors under one size for the axis that stands beside each; `what` names the sizes in a message."""
+    size = places[0][0].shape[places[0][1]]
+    for value, axis in places[1:]:
+        size = equal_size(call, size, value.shape[axis], what)
+    return [
+        with_sizes(value, [size if k == axis % value.rank else own for k, own in enumerate(value.shape)])
+        for value, axis in places
+    ]
+
+
 def required_sizes(name: str, value: TensorValue, sizes: Sequence[Dim]) -> TensorValue:
     """An input under the sizes that the caller of the import says it has."""
     for axis, (own, dim) in enumerate(zip(value.shape, sizes, strict=True)):

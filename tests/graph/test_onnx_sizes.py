@@ -33,7 +33,7 @@ def model(nodes: list[Any], inputs: list[Any], outputs: list[Any], opset: int = 
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
-def agree(made: Any, *calls: dict[str, Any], graph: Graph | None = None) -> Graph:
+def agree(made: Any, *calls: dict[str, Any], graph: Graph | None = None, tolerance: float = 1e-6) -> Graph:
     """Runs calls here and by ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -45,7 +45,7 @@ def agree(made: Any, *calls: dict[str, Any], graph: Graph | None = None) -> Grap
         got = [buffer.to_numpy() for buffer in ours(*[given[name] for name in graph.ir.names])]
         for result, expected in zip(got, wanted, strict=True):
             assert result.dtype == expected.dtype
-            np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
     return graph
 
 
@@ -250,6 +250,40 @@ def test_states_of_recurrent_layers() -> None:
 
 def branch(nodes: list[Any], output: Any) -> Any:
     return helper.make_graph(nodes, "arm", [], [output])
+
+
+def test_axes_of_einsum_and_of_grids() -> None:
+    nodes = [node("Einsum", "x y", "z", equation="bhid,b...jd->b...hij")]
+    made = model(nodes, [value("x", ["b", 2, "n", 4]), value("y", ["c", 1, "m", "d"])], ["z"])
+    calls = [{"x": numbers(b, 2, n, 4), "y": numbers(b, 1, m, 4)} for b, n, m in ((2, 3, 5), (1, 1, 2), (3, 0, 1))]
+    error = refuses(agree(made, *calls), numbers(2, 2, 3, 4), numbers(3, 1, 3, 4))
+    assert "the sizes of axis 'b' of 'bhid,b...jd->b...hij' have to be equal" in error.message
+    made = model(
+        [node("GridSample", "x y", "z")], [value("x", ["n", 1, "h", 3]), value("y", ["m", 2, 2, 2])], ["z"], 16
+    )
+    error = refuses(
+        agree(made, {"x": numbers(2, 1, 4, 3), "y": numbers(2, 2, 2, 2)}), numbers(1, 1, 4, 3), numbers(2, 2, 2, 2)
+    )
+    assert "the sizes of the batch axes have to be equal" in error.message
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.5, 2 / 3, 1.05, 3.0, 0.25, 1.2345678])
+def test_resize_by_any_factor(factor: float) -> None:
+    """Where the size stays the same, ONNX Runtime copies, and ONNX interpolates: such sizes are not among these."""
+    weights: dict[str, Any] = {"roi": np.zeros(0, np.float32), "scales": np.array([1, factor], np.float32)}
+    way = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    for size, given in (("n", {"mode": "linear"}), ("n", way), (30, way), (41, way)):
+        made = model([node("Resize", "x roi scales", "z", **given)], [value("x", [2, size])], ["z"], **weights)
+        sizes = [size] if isinstance(size, int) else [1, 3, 7, 10, 30, 41]
+        agree(made, *({"x": numbers(2, n)} for n in sizes if int(n * factor) != n), tolerance=1e-5)
+
+
+def test_channels_of_statistics() -> None:
+    nodes = [node("BatchNormalization", "x a b c d", "z")]
+    weights = {name: numbers(3) + 1 for name in "abcd"}
+    made = model(nodes, [value("x", ["n", "channels", "k"])], ["z"], **weights)
+    error = refuses(agree(made, {"x": numbers(2, 3, 5)}, {"x": numbers(1, 3, 1)}), numbers(2, 4, 5))
+    assert "the numbers of channels have to be equal" in error.message
 
 
 def test_only_the_arm_that_runs_is_checked() -> None:

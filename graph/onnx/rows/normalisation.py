@@ -13,6 +13,7 @@ from typing import Any
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
+from ..agreement import with_equal_axes
 from ..call import NodeCall
 from ..table import onnx_op
 
@@ -52,6 +53,8 @@ def batch_normalization(
     """By the statistics given; with training_mode by those of the batch, which are given back, too."""
     if not spatial:
         call.fail("statistics of single elements (spatial=0) have no counterpart")
+    places = ((x, 1), (scale, 0), (bias, 0), (mean, 0), (var, 0))
+    x, scale, bias, mean, var = with_equal_axes(call, "the numbers of channels", *places)
     wide = widen(x)
     if not training_mode:
         factor = ops.rsqrt(widen(var) + epsilon) * widen(scale)

@@ -17,7 +17,7 @@ from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
 from ...types.layouts import ConvInputLayout
-from ..agreement import equal_size, with_sizes
+from ..agreement import equal_size, with_equal_axes, with_sizes
 from ..call import NodeCall
 from ..known import KnownTensor
 from ..table import Array, Dims, Value, onnx_op
@@ -25,19 +25,23 @@ from ..table import Array, Dims, Value, onnx_op
 MAX_DENOMINATOR: Final = 1000  # of fractions that files hold as float32
 
 
+def _fraction(scale: float) -> Fraction:
+    """The simple fraction of which a float32 is the nearest one; the float32 itself where there is none."""
+    simple = Fraction(scale).limit_denominator(MAX_DENOMINATOR)
+    return simple if np.float32(float(simple)) == np.float32(scale) else Fraction(scale)
+
+
 def _by_scale(call: NodeCall, dim: Dim, scale: float) -> Dim:
     """A size times a factor, rounded down.
 
     As in ONNX Runtime, 0.7 of 10 is 7, although the float32 nearest to 0.7 is below it: the product is rounded to
-    float32. For a symbolic size the factor is the simple fraction to which that float32 is nearest.
+    float32. A symbolic size is multiplied by the simple fraction.
     """
     if not scale > 0:
         call.fail(f"scales a size by {scale}; expected a positive factor", argument="scales")
     if isinstance(dim, StaticDim):
         return Dim(math.floor(np.float32(int(dim)) * np.float32(scale)))
-    factor = Fraction(scale).limit_denominator(MAX_DENOMINATOR)
-    if np.float32(factor) != np.float32(scale):
-        factor = Fraction(scale)
+    factor = _fraction(scale)
     return dim * factor.numerator // factor.denominator
 
 
@@ -82,7 +86,7 @@ def resize(
     if scales is not None and scales.size:
         given = [float(scale) for scale in scales]
         target = _whole([_by_scale(call, x.shape[a], s) for a, s in zip(over, given, strict=True)], over, x.shape)
-        factors = _whole(given, over, [1.0] * x.rank)
+        factors = _whole([float(_fraction(scale)) for scale in given], over, [1.0] * x.rank)
     elif sizes is None:
         call.fail("has neither scales nor sizes")
     elif isinstance(sizes, KnownTensor) and not sizes.symbolic and all(isinstance(x.shape[a], StaticDim) for a in over):
@@ -117,7 +121,7 @@ def resize(
 @onnx_op("Resize", "Upsample", since=7)
 def upsample(call: NodeCall, x: TensorValue, scales: Array, *, mode: str) -> TensorValue:
     """Another size by factors, from the first element on."""
-    factors = [float(scale) for scale in scales.reshape(-1)]
+    factors = [float(_fraction(float(scale))) for scale in scales.reshape(-1)]
     target = [_by_scale(call, dim, scale) for dim, scale in zip(x.shape, factors, strict=True)]
     if mode == "nearest":
         return ops.resize_nearest(x, target, "asymmetric", "floor", scales=factors)
@@ -129,15 +133,17 @@ def grid_sample(
     call: NodeCall, x: TensorValue, grid: TensorValue, *, align_corners: int, mode: str, padding_mode: str
 ) -> TensorValue:
     """Elements at places of their own."""
-    batch = equal_size(call, x.shape[0], grid.shape[0], "the sizes of the batch axes")
-    x, grid = (with_sizes(each, [batch, *each.shape[1:]]) for each in (x, grid))
+    x, grid = with_equal_axes(call, "the sizes of the batch axes", (x, 0), (grid, 0))
     named = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     return ops.grid_sample(x, ops.cast(grid, x.dtype), named, padding_mode, bool(align_corners))
 
 
 @onnx_op("AffineGrid")
-def affine_grid(theta: TensorValue, size: Dims, *, align_corners: int) -> TensorValue:
+def affine_grid(call: NodeCall, theta: TensorValue, size: Dims, *, align_corners: int) -> TensorValue:
     """The places of an affine map."""
+    wanted = [Dim(len(size) - 2), Dim(len(size) - 1)]
+    sizes = [equal_size(call, *pair, "the sizes of the matrices") for pair in zip(theta.shape[1:], wanted, strict=True)]
+    theta = with_sizes(theta, [theta.shape[0], *sizes])
     return ops.affine_grid(theta, [theta.shape[0], *size[1:]], bool(align_corners))
 
 
