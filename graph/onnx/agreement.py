@@ -61,7 +61,7 @@ def same_sizes(call: ConvertedNode, values: Sequence[TensorValue], but: int | No
 
 
 def with_equal_axes(call: ConvertedNode, what: str, *places: tuple[TensorValue, int]) -> list[TensorValue]:
-    """Tensors under one size for the axis that stands beside each; `what` names the sizes in a message."""
+    """Tensors whose given axes get one size; `what` names the sizes in a message."""
     size = places[0][0].shape[places[0][1]]
     for value, axis in places[1:]:
         size = equal_size(call, size, value.shape[axis], what)
