@@ -5,7 +5,9 @@ So code that reads too early reads uninitialised memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -180,6 +182,106 @@ def _copy_row(op: Op, machine: Machine) -> Evaluate:
             store(load(source, first, int(count), name, location), to, at, int(count), name, location)
 
         _arriving(machine, words, barrier).append(copy)
+
+    return begin
+
+
+# *** copies by tensor maps ***
+
+
+@dataclass(frozen=True)
+class InterpretedMap:
+    """A tensor as a map describes it, innermost axis first."""
+
+    source: InterpretedPointer
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@evaluates("tensor_map")
+def _tensor_map(op: Op, machine: Machine) -> Evaluate:
+    rank = op.attrs["rank"]
+
+    def write(source: InterpretedPointer, there: object, *numbers: int) -> InterpretedMap | None:
+        sizes, strides = map(int, numbers[:rank]), map(int, numbers[rank:])
+        return InterpretedMap(source, tuple(sizes), (1, *strides)) if there else None
+
+    return write
+
+
+@evaluates("fetch_map")
+def _fetch_map(op: Op, machine: Machine) -> Evaluate:
+    return lambda map: None
+
+
+def _box_copies(
+    op: Op, machine: Machine, to: InterpretedPointer, at: int, map: InterpretedMap, coordinates: Sequence[int]
+) -> list[Copy]:
+    """The copies of a tile: of the elements that hardware keeps together, pieces of 16 bytes or rows of a box."""
+    (rows, columns), (height, width), swizzle = op.attrs["tile"], op.attrs["box"], op.attrs["swizzle"]
+    name, location, source = machine.op, op.location, map.source
+    size = int(source.memory.data.dtype.itemsize)
+    piece = 16 // size if swizzle else width
+    outer = list(zip(coordinates[2:], map.sizes[2:], map.strides[2:], strict=False))
+    there, base = all(0 <= c < n for c, n, _ in outer), sum(int(c) * s for c, _, s in outer)
+
+    def copy(row: int, column: int) -> None:
+        box = column // width * (rows // height) + row // height
+        place = (row % height * width + column % width) * size
+        place ^= (place // 128 & (swizzle // 16 - 1)) * 16 if swizzle else 0
+        y, x = int(coordinates[1]) + row, int(coordinates[0]) + column
+        count = min(piece, map.sizes[0] - x) if there and 0 <= y < map.sizes[1] else 0
+        value = np.zeros(piece, source.memory.data.dtype)
+        if count > 0:
+            value[:count] = load(source, base + y * map.strides[1] + x, count, name, location)
+        store(value, to, at + box * height * width + place // size, piece, name, location)
+
+    every = itertools.product(range(rows), range(0, columns, piece))
+    return [functools.partial(copy, row, column) for row, column in every]
+
+
+@evaluates("copy_box")
+def _copy_box(op: Op, machine: Machine) -> Evaluate:
+    """The first thread of the block copies; the others read behind a barrier."""
+    block = op.attrs["block"]
+
+    def begin(
+        to: InterpretedPointer,
+        at: int,
+        map: InterpretedMap,
+        x0: int,
+        x1: int,
+        x2: int,
+        x3: int,
+        x4: int,
+        ring: object,
+    ) -> np.int64:
+        copies = _of_thread(machine)
+        x, y, z = (machine.ids[f"thread_idx.{axis}"] for axis in "xyz")
+        if x + block[0] * (y + block[1] * z) == 0:
+            copies.open += _box_copies(op, machine, to, int(at), map, (x0, x1, x2, x3, x4))
+        copies.count += 1
+        return np.int64(copies.count)
+
+    return begin
+
+
+@evaluates("copy_box_arriving")
+def _copy_box_arriving(op: Op, machine: Machine) -> Evaluate:
+    def begin(
+        to: InterpretedPointer,
+        at: int,
+        map: InterpretedMap,
+        x0: int,
+        x1: int,
+        x2: int,
+        x3: int,
+        x4: int,
+        words: InterpretedPointer,
+        barrier: int,
+    ) -> None:
+        copies = _box_copies(op, machine, to, int(at), map, (x0, x1, x2, x3, x4))
+        _arriving(machine, words, barrier).extend(copies)
 
     return begin
 

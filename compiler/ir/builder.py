@@ -97,6 +97,12 @@ class Builder(Scoped):
             region.ops.append(end)
             self.memo = saved
 
+    @contextmanager
+    def apart(self, region: Region) -> Iterator[None]:
+        """Appends to a region that runs before what is being built, of which nothing is known there."""
+        with self.scope(memo=[{}], region=region):
+            yield
+
     def remembered(self, key: object) -> Any:
         """What `remember` stored under the key in this region or one around it."""
         for scope in reversed(self.memo):

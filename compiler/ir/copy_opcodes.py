@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...dsl.contract.abi import TENSOR_MAP_RANK
 from . import rules
-from .kinds import BOOLEAN, INTEGER, POINTER, one_of, whole
+from .kinds import BOOLEAN, INTEGER, POINTER, numbers, one_of, whole
 from .matrix_opcodes import WARP_OF
 from .program import OpAttribute, Opcode, Scope
 
@@ -111,6 +112,58 @@ COPY_ROW = Opcode(
     " begins to copy neighbours, whose bytes arrive at the barrier",
     (*_ADDRESS, *_ADDRESS, INTEGER, *_ADDRESS),
     rule=rules.copy_row,
+    reads=True,
+    writes=True,
+    within="launch",
+)
+_BOX = {
+    "tile": OpAttribute(numbers(2)),
+    "box": OpAttribute(numbers(2)),
+    "rank": OpAttribute(whole(2, TENSOR_MAP_RANK + 1)),
+    "swizzle": OpAttribute(one_of(0, 32, 64, 128)),
+}
+_COORDINATES = (INTEGER,) * TENSOR_MAP_RANK
+TENSOR_MAP = Opcode(
+    "tensor_map",
+    "pointer, whether there is to be a map, the sizes of a tensor, innermost axis first, the distances of neighbours"
+    " along all axes but that one -> pointer to a description of the tensor; attrs box: the rows and columns of its"
+    " parts, the first two axes from the end; swizzle: within how many bytes of shared memory pieces are exchanged",
+    (POINTER, BOOLEAN),
+    (POINTER,),
+    more=INTEGER,
+    attrs={key: _BOX[key] for key in ("box", "rank", "swizzle")},
+    rule=rules.tensor_map,
+)
+FETCH_MAP = Opcode(
+    "fetch_map",
+    "a description of a tensor, which is going to be used",
+    (POINTER,),
+    attrs=WARP_OF,
+    rule=rules.fetch_map,
+    hints=True,
+    within="launch",
+)
+COPY_BOX = Opcode(
+    "copy_box",
+    "pointer to shared memory, offset, a description of a tensor, coordinates of five axes, innermost first, the ring"
+    " -> a token; the block begins to copy a tile; attrs tile: its rows and columns; box: those of a part, of which"
+    " those below each other lie behind each other in shared memory, and then those to their right",
+    (*_ADDRESS, POINTER, *_COORDINATES, POINTER),
+    (INTEGER,),
+    attrs=_BOX | WARP_OF,
+    rule=rules.copy_box,
+    reads=True,
+    writes=True,
+    convergent=Scope.block,
+    uniform=Scope.none,
+    within="launch",
+)
+COPY_BOX_ARRIVING = Opcode(
+    "copy_box_arriving",
+    "the same by one thread, whose bytes arrive at a barrier: pointer, offset",
+    (*_ADDRESS, POINTER, *_COORDINATES, *_ADDRESS),
+    attrs=_BOX,
+    rule=rules.copy_box,
     reads=True,
     writes=True,
     within="launch",

@@ -49,7 +49,8 @@ class Location:
 @dataclass(frozen=True)
 class PointerType:
     """The address of elements of `dtype` in a memory space: `global`, `stack`, `shared`, or `cluster`, which is
-    the shared memory of a block of the cluster.
+    the shared memory of a block of the cluster. One in the space `map` is that of a description of a tensor of such
+    elements, by which hardware copies parts of it.
 
     `access` is empty for a whole buffer or storage, of which no other address exists. A pointer of the author's is
     `read-write` or `read-only`, and points anywhere into one.

@@ -235,6 +235,33 @@ def copy_rows(op: Op) -> str | None:
     return None if op.attrs["pitch"] * to.dtype.bits % 128 == 0 else "copies rows that do not begin at 16 bytes"
 
 
+def tensor_map(op: Op) -> str | None:
+    """The map of a tensor of the device, whose sizes and distances are as many as its axes say."""
+    source, result, rank = _pointer(op.operands[0]), _pointer(op.results[0]), op.attrs["rank"]
+    if source.space != "global" or result != PointerType(source.dtype, "map"):
+        return f"describes {source} as {result}"
+    given = len(op.operands) - 2
+    return None if given == 2 * rank - 1 else f"has {given} numbers for {rank} axes"
+
+
+def fetch_map(op: Op) -> str | None:
+    pointer = _pointer(op.operands[0])
+    return None if pointer.space == "map" else f"is not a description of a tensor: {pointer}"
+
+
+def copy_box(op: Op) -> str | None:
+    """Whole boxes of a described tensor go to shared memory, and arrive at barriers there."""
+    to, source, barrier = _pointer(op.operands[0]), _pointer(op.operands[2]), _pointer(op.operands[8])
+    if source != PointerType(to.dtype, "map") or to.space != "shared" or to.access == "read-only":
+        return f"copies by {source} to {to}"
+    if barrier.space != "shared" or barrier.dtype is not DType.int64:
+        return f"arrives at {barrier}"
+    (rows, columns), (height, width) = op.attrs["tile"], op.attrs["box"]
+    return (
+        None if rows % height == columns % width == 0 else f"copies {rows} x {columns} in boxes of {height} x {width}"
+    )
+
+
 def at_mbarrier(operand: int) -> Callable[[Op], str | None]:
     """An operand points to words of 64 bits in shared memory."""
 

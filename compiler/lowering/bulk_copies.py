@@ -11,6 +11,8 @@ there are barriers, the oldest is awaited before the next one begins. All of it 
 
 from __future__ import annotations
 
+import itertools
+
 from ..ir.copy_opcodes import RING
 from ..ir.program import Op, Value
 from ..targets.base import BulkOperations
@@ -77,6 +79,59 @@ def barrier_at(w: FunctionWriter, ring: str, number: str) -> str:
 def barrier_of(w: FunctionWriter, ring: str, copy: str) -> str:
     """The barrier at which a copy arrives."""
     return barrier_at(w, ring, w.op(f"arith.andi {copy}, {i32(w, RING - 1)} : i32"))
+
+
+def _begin_boxes(w: FunctionWriter, op: Op, barrier: str) -> None:
+    """Begins the copies of all boxes of a tile, which lie below each other first in shared memory."""
+    to, at, source, *coordinates = op.operands[:8]
+    (rows, columns), (height, width), rank = op.attrs["tile"], op.attrs["box"], op.attrs["rank"]
+    first, text = address(w, to, at), w.type(to.type)
+    places = [_narrow(w, number) for number in coordinates[:rank]]
+    size = height * width * to.dtype.bits // 8
+    for number, (column, row) in enumerate(itertools.product(range(0, columns, width), range(0, rows, height))):
+        steps = zip(places, (column, row), strict=False)
+        moved = [w.op(f"arith.addi {place}, {i32(w, step)} : i32") if step else place for place, step in steps]
+        there = w.op(f"llvm.getelementptr {first}[{number * size}] : ({text}) -> {text}, i8") if number else first
+        given = {f"c{k}": place for k, place in enumerate([*moved, *places[2:]])}
+        given |= {"to": there, "map": w.name(source), "barrier": barrier}
+        w.line(bulk_operations(w).copy_box[rank].format(**given))
+
+
+@emits("fetch_map")
+def _fetch_map(w: FunctionWriter, op: Op) -> None:
+    place = w.at
+    when(w, w.op(f"arith.cmpi eq, {grids.thread_number(w, op.attrs['block'])}, {i32(w, 0)} : i32"))
+    with w.nested():
+        w.line(bulk_operations(w).fetch_map.format(map=w.name(op.operands[0])))
+    w.close(place)
+
+
+@emits("copy_box")
+def _copy_box(w: FunctionWriter, op: Op) -> None:
+    """One thread announces the bytes and begins the copies; all warps arrive."""
+    state, spelled = w.bulk, bulk_operations(w)
+    assert state is not None
+    make_room(w, state)
+    issued = load_slot(w, state.issued)
+    barrier = barrier_of(w, state.ring, issued)
+    number, place = grids.thread_number(w, op.attrs["block"]), w.at
+    when(w, w.op(f"arith.cmpi eq, {number}, {i32(w, 0)} : i32"))
+    with w.nested():
+        rows, columns = op.attrs["tile"]
+        total = i32(w, rows * columns * op.operands[0].dtype.bits // 8)
+        w.line(spelled.order_all.format())
+        w.line(spelled.announce.format(barrier=barrier, bytes=total))
+        _begin_boxes(w, op, barrier)
+    w.close(place)
+    _arrive(w, barrier)
+    store_slot(w, w.op(f"arith.addi {issued}, {i32(w, 1)} : i32"), state.issued)
+    w.result(op, w.op("arith.constant 0 : i64"))
+
+
+@emits("copy_box_arriving")
+def _copy_box_arriving(w: FunctionWriter, op: Op) -> None:
+    w.line(bulk_operations(w).order_all.format())
+    _begin_boxes(w, op, _barrier_of_author(w, op, 8))
 
 
 @emits("copy_rows")

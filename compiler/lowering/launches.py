@@ -21,7 +21,6 @@ from ..ir.program import (
     ProgramFunction,
     Region,
     Site,
-    Type,
     Value,
     of_clusters,
     walk,
@@ -136,14 +135,20 @@ def _narrow(w: FunctionWriter, value: Value) -> str:
 
 def _arguments(w: FunctionWriter, values: Sequence[Value], more: Sequence[str]) -> str:
     """The array of the addresses of the arguments: values, and words that follow them."""
-    words = [*(_bits(w, value) for value in values), *more]
+    words = [*(None if is_map(value) else _bits(w, value) for value in values), *more]
     slots, _ = w.storage(SLOT * max(1, len(words)), alignment=8)
     table, _ = w.storage(SLOT * max(1, len(words)), alignment=8)
     for number, word in enumerate(words):
-        slot = w.field(slots, SLOT * number)
-        w.line(f"llvm.store {word}, {slot} : i64, !llvm.ptr")
+        slot = w.name(values[number]) if word is None else w.field(slots, SLOT * number)
+        if word is not None:
+            w.line(f"llvm.store {word}, {slot} : i64, !llvm.ptr")
         w.line(f"llvm.store {slot}, {w.field(table, SLOT * number)} : !llvm.ptr, !llvm.ptr")
     return table
+
+
+def is_map(value: Value) -> bool:
+    """Whether a value is a tensor map, whose bytes are an argument of a kernel."""
+    return isinstance(value.type, PointerType) and value.type.space == "map"
 
 
 def _bits(w: FunctionWriter, value: Value) -> str:
@@ -169,7 +174,7 @@ def kernel_table(program: Program, kernels: Sequence[KernelInfo], digest: str) -
     for number, known in enumerate(kernels):
         function, op = launches[number]
         parameters = tuple(
-            _parameter(value.type, _buffer(function, value), access)
+            _parameter(value, _buffer(function, value), access)
             for value, access in zip(op.operands[4:], known.accesses, strict=True)
         )
         if op.attrs.get("reports"):
@@ -193,7 +198,10 @@ def _buffer(function: ProgramFunction, value: Value) -> int:
     return next((k for k, param in enumerate(function.params) if param is value), -1)
 
 
-def _parameter(type: Type, buffer: int, access: str) -> KernelParameter:
+def _parameter(value: Value, buffer: int, access: str) -> KernelParameter:
+    type = value.type
+    if is_map(value):
+        return KernelParameter("map", type.dtype.name, abi.TENSOR_MAP_SIZE)
     if isinstance(type, PointerType):
         return KernelParameter("pointer", type.dtype.name, SLOT, buffer, access)
     kind = "float" if type.dtype.is_float() else "int"
@@ -207,7 +215,9 @@ def accesses_of(kernel: ProgramFunction) -> tuple[str, ...]:
     _look(kernel.body, roots, results)
     words = ("read", "write")
     return tuple(
-        "-".join(word for word in words if word in done) or "read" if isinstance(value.type, PointerType) else ""
+        "-".join(word for word in words if word in done) or "read"
+        if isinstance(value.type, PointerType) and not is_map(value)
+        else ""
         for value, done in zip(kernel.params, results, strict=True)
     )
 

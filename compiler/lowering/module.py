@@ -48,6 +48,7 @@ from . import (  # noqa: F401  # each family registers what it writes
     scalars,
     scratch,
     simulated,
+    tensor_maps,
     tensor_matrices,
     vectors,
     warps,

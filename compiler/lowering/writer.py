@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ...dsl.contract.abi import TENSOR_MAP_SIZE
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import Place
@@ -423,11 +424,15 @@ class FunctionWriter:
         nothing writes, so that it is read through the cache for such data.
         """
         params = []
-        alone = all(value.type.is_whole for value in values if isinstance(value.type, PointerType))
+        pointers = [value.type for value in values if isinstance(value.type, PointerType)]
+        alone = all(type.is_whole for type in pointers)
         for number, value in enumerate(values):
             self.bind(value, f"%a{number}")
             facts = []
-            if isinstance(value.type, PointerType):
+            if isinstance(value.type, PointerType) and value.type.space == "map":
+                facts += [f"llvm.byval = !llvm.array<{TENSOR_MAP_SIZE} x i8>", "llvm.align = 64 : i64"]
+                facts += ["nvvm.grid_constant"]
+            elif isinstance(value.type, PointerType):
                 facts += ["llvm.noalias"] if alone else []
                 facts += ["llvm.readonly"] if alone and value in read_only else []
                 facts += [f"llvm.align = {value.dtype.align} : i64"] if self.target.has_grid else []

@@ -117,7 +117,7 @@ def _launches(function: ProgramFunction) -> list[Op]:
 
 def _kernel(function: ProgramFunction, number: int, launch: Op) -> ProgramFunction:
     params = captures(launch.regions[0])
-    if any(isinstance(value.type, PointerType) and value.type.space != "global" for value in params):
+    if any(isinstance(value.type, PointerType) and value.type.space not in ("global", "map") for value in params):
         raise InternalError("a kernel cannot take storage of the host")
     given = launch.attrs.get("max_registers"), launch.attrs.get("min_blocks")
     launched = LaunchBounds(block_of(launch), cluster_of(launch), launch.location, *given)

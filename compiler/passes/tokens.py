@@ -18,7 +18,7 @@ from dataclasses import field
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.diagnostics.places import Label
-from ..ir.copy_opcodes import COPY_ASYNC, COPY_COMMIT, COPY_ROWS, COPY_WAIT
+from ..ir.copy_opcodes import COPY_ASYNC, COPY_BOX, COPY_COMMIT, COPY_ROWS, COPY_WAIT
 from ..ir.matrix_opcodes import PRODUCT_BEGUN, PRODUCT_WAIT
 from ..ir.opcodes import LAUNCH
 from ..ir.program import Op, Program, ProgramFunction, Region, walk
@@ -35,7 +35,7 @@ _WORDS = {
 }
 Ops = frozenset[Op]
 _NONE: Ops = frozenset()
-_BEGIN = (COPY_ASYNC, COPY_ROWS)
+_BEGIN = (COPY_ASYNC, COPY_BOX, COPY_ROWS)
 _COPIES = (*_BEGIN, COPY_COMMIT, COPY_WAIT)
 _PRODUCTS = (PRODUCT_BEGUN, PRODUCT_WAIT)
 

@@ -3,6 +3,7 @@
     int32_t ek_launch(device, launch, arguments)             launches a kernel
     int32_t ek_copy(device, to, from, bytes, kind)           copies, and waits where the host reads; -1 when interrupted
     int32_t ek_fill(device, to, pattern, count, width)       fills with numbers of 1, 2, 4 or 8 bytes
+    int32_t ek_encode(device, request, to)                   writes a tensor map (CUDA)
 
 They call the library by address, with neither Python nor a linker between: `Device.driver` points to a table of the
 addresses of its functions, in the order of `LIBRARIES`. All of it is enqueued on `Device.stream`. The device is made
@@ -37,10 +38,11 @@ def launcher_object(library: str, target: Target) -> bytes:
 def launcher_text(library: str, system: ThreadSystem) -> str:
     """The code as LLVM IR."""
     text = re.sub(r"COPY\((.*)\)\n", lambda match: _COPY.replace("ARGUMENTS", match[1]), _LAUNCHERS[library]) + _COMMON
-    text += "".join(_within_device(*function) for function in _FUNCTIONS)
+    text += "".join(_within_device(*function) for function in (*_FUNCTIONS, *_MORE_FUNCTIONS[library]))
     text = text.replace("KERNEL\n", _KERNEL).replace("SYS_NANOSLEEP", str(system.nanosleep))
     text = text.replace("STATUS_OFFSET", str(abi.STATUS_OFFSET)).replace("POLL_OFFSET", str(abi.POLL_OFFSET))
-    for structure, name in ((abi.Launch, "LAUNCH"), (abi.DeviceTable, "DEVICE")):
+    structures = ((abi.Launch, "LAUNCH"), (abi.DeviceTable, "DEVICE"), (abi.TensorMapRequest, "REQUEST"))
+    for structure, name in structures:
         for field, *_ in structure._fields_:
             offset = getattr(structure, field).offset
             at = f"getelementptr inbounds i8, ptr %{name.lower()}, i64 {offset}"
@@ -52,7 +54,7 @@ def launcher_text(library: str, system: ThreadSystem) -> str:
 
 # The functions of each library that are called, in the order of their table. Behind them stands what `activate` takes.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "cuda": ("launch", "copy", "query", "fill8", "fill16", "fill32", "current", "activate", "fill2d32"),
+    "cuda": ("launch", "copy", "query", "fill8", "fill16", "fill32", "current", "activate", "fill2d32", "encode"),
     "hip": ("launch", "copy", "query", "fill8", "fill16", "fill32", "current", "activate"),
 }
 
@@ -62,6 +64,10 @@ _FUNCTIONS: Final = (
     ("copy", "ptr %to, ptr %from, i64 %bytes, i32 %kind"),
     ("fill", "ptr %to, i64 %pattern, i64 %count, i32 %width"),
 )
+_MORE_FUNCTIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "cuda": (("encode", "ptr %request, ptr %to"),),
+    "hip": (),
+}
 
 
 def _within_device(name: str, parameters: str) -> str:
@@ -165,6 +171,40 @@ KERNEL
   %result = call i32 %call(ptr %config, ptr %function, ptr %arguments, ptr null)
   ret i32 %result
 }
+
+; cuTensorMapEncodeTiled. An element of 2 ** n bytes has type n, but UINT64 is 4 as INT32 is 3; a swizzle of 16 * 2 ** n
+; bytes is number n. Neighbours of a box are those of the tensor, places beyond its end become zeros, and 2 says that
+; the second cache reads pieces of 128 bytes.
+define internal i32 @do_encode(ptr %device, ptr %table, ptr %request, ptr %to) {
+entry:
+  %ones = alloca [5 x i32], align 4
+  store [5 x i32] [i32 1, i32 1, i32 1, i32 1, i32 1], ptr %ones
+  %address.at = REQUEST(address)
+  %address = load ptr, ptr %address.at
+  %sizes = REQUEST(sizes)
+  %strides = REQUEST(strides)
+  %box = REQUEST(box)
+  %rank.at = REQUEST(rank)
+  %rank = load i32, ptr %rank.at
+  %element.at = REQUEST(element)
+  %element = load i32, ptr %element.at
+  %log = call i32 @llvm.cttz.i32(i32 %element, i1 true)
+  %widest = icmp eq i32 %element, 8
+  %type = select i1 %widest, i32 4, i32 %log
+  %swizzle.at = REQUEST(swizzle)
+  %swizzle = load i32, ptr %swizzle.at
+  %pieces = lshr i32 %swizzle, 4
+  %exchanged = call i32 @llvm.cttz.i32(i32 %pieces, i1 false)
+  %none = icmp eq i32 %swizzle, 0
+  %pattern = select i1 %none, i32 0, i32 %exchanged
+  %encode.at = FUNCTION(encode)
+  %encode = load ptr, ptr %encode.at
+  %result = call i32 %encode(ptr %to, i32 %type, i32 %rank, ptr %address, ptr %sizes, ptr %strides, ptr %box, ptr %ones,
+                             i32 0, i32 %pattern, i32 2, i32 0)
+  ret i32 %result
+}
+
+declare i32 @llvm.cttz.i32(i32, i1)
 
 COPY(i64 %bytes)
 

@@ -98,8 +98,8 @@ class AddressSpaces:
     cluster_memory: int = 0
 
     def number(self, space: str) -> int:
-        """LLVM's number for a space of the language: `global`, `shared`, `stack` or `cluster`."""
-        numbers = {"global": self.global_memory, "stack": self.stack, "shared": self.shared_memory}
+        """LLVM's number for a space of the language: `global`, `shared`, `stack`, `cluster` or `map`."""
+        numbers = {"global": self.global_memory, "stack": self.stack, "shared": self.shared_memory, "map": 0}
         return (numbers | {"cluster": self.cluster_memory})[space]
 
 
@@ -179,6 +179,10 @@ class BulkOperations:
         copy: `{bytes}` from `{source}` to `{to}`, which arrive at the barrier.
         arrive: one warp has.
         expect: a thread has, and so many `{bytes}` are going to arrive.
+        copy_box: by the number of axes of a tensor: the part of it that its `{map}` describes, from the coordinates
+            `{c0}`, `{c1}`, …, innermost first, on, to `{to}`; its bytes arrive at the barrier.
+        order_all: as `order`, and for what threads have written into any memory.
+        fetch_map: reads a `{map}`, so that the first copy by it need not wait for that.
         ended: whether the phase of a `{parity}` has ended, as an i1; may take a while to say that it has not.
     """
 
@@ -188,6 +192,9 @@ class BulkOperations:
     copy: str
     arrive: str
     expect: str
+    copy_box: Mapping[int, str] = field(hash=False)
+    order_all: str
+    fetch_map: str
     ended: str
 
 

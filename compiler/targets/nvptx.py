@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from ...dsl.contract.abi import TENSOR_MAP_RANK
 from ...dsl.contract.code_formats import PTX
 from ...dsl.contract.gpus import RESIDENT
 from ...dsl.diagnostics.errors import InternalError, TargetError
@@ -82,6 +83,20 @@ def _of_barrier(text: str, constraints: str, operands: str, signature: str) -> s
     return f"{_EFFECT.format(text=text, constraints=constraints)}{operands} : {signature}"
 
 
+def _copy_box(rank: int, to: str) -> str:
+    """A bulk copy of a part of a tensor of so many axes, described by a map, to shared memory of a cluster or block."""
+    coordinates = ", ".join(f"${3 + k}" for k in range(rank))
+    text = f"cp.async.bulk.tensor.{rank}d.shared::{to}.global.mbarrier::complete_tx::bytes"
+    operands = ", ".join(["{to}, {map}, {barrier}", *(f"{{c{k}}}" for k in range(rank))])
+    return _of_barrier(
+        f"{text} [$0], [$1, {{{{{coordinates}}}}}], [$2];",
+        f"l,l,l{',r' * rank}",
+        operands,
+        f"(!llvm.ptr<3>, !llvm.ptr, !llvm.ptr<3>{', i32' * rank}) -> ()",
+    )
+
+
+_RANKS = range(2, TENSOR_MAP_RANK + 1)
 _REGISTERS = 'llvm.inline_asm has_side_effects "setmaxnreg.{}.sync.aligned.u32 {{count}};", "" : () -> ()'
 _TEST = "{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2; selp.b32 $0, 1, 0, p; }}"
 BULK_GRID: Final = replace(
@@ -112,12 +127,27 @@ BULK_GRID: Final = replace(
             "{barrier}, {bytes}",
             "(!llvm.ptr<3>, i32) -> ()",
         ),
+        copy_box={rank: _copy_box(rank, "cluster") for rank in _RANKS},
+        order_all='llvm.inline_asm has_side_effects "fence.proxy.async;", "~{{memory}}" : () -> ()',
+        fetch_map=_of_barrier("prefetch.tensormap [$0];", "l", "{map}", "(!llvm.ptr) -> ()"),
         ended=_of_barrier(_TEST, "=r,l,r", "{barrier}, {parity}", "(!llvm.ptr<3>, i32) -> i32"),
     ),
 )
-OWN_GRID: Final = replace(
-    BULK_GRID, registers={more: _REGISTERS.format("inc" if more else "dec") for more in (False, True)}
-)
+_MOVES = {more: _REGISTERS.format("inc" if more else "dec") for more in (False, True)}
+
+
+def _bulk_grid(ptx: int, *, own: bool = False) -> GridOperations:
+    """What kernels of a version of PTX have; with registers that move between warps where code is for one GPU alone.
+
+    Where PTX says that a tensor is copied to the block's own memory, code for sm_120 does without a call.
+    """
+    assert BULK_GRID.bulk is not None
+    bulk = BULK_GRID.bulk
+    if ptx >= BLOCK_PTX:
+        bulk = replace(bulk, copy_box={rank: _copy_box(rank, "cta") for rank in _RANKS})
+    return replace(BULK_GRID, bulk=bulk, registers=_MOVES if own else {})
+
+
 _DOT = 'llvm.call_intrinsic "llvm.nvvm.idp4a.{a}.{b}"({{a}}, {{b}}, {{acc}}) : (i32, i32, i32) -> i32'
 _DOTS: Final = DotOperations(
     lanes=(1,),
@@ -166,6 +196,7 @@ _HOPPER = _ADA | {"bf16", "clusters", "tma"}
 
 
 BULK_PTX: Final = 80  # ten times the first version of PTX that has bulk copies
+BLOCK_PTX: Final = 86  # ten times the first version of PTX that copies tensors to the block's own memory
 FLOAT8_PTX: Final = 84  # ten times the first version of PTX in which mma.sync takes 8-bit floats
 
 
@@ -213,7 +244,7 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
             resident_blocks=RESIDENT[name].blocks,
             resident_shared_memory=RESIDENT[name].shared_memory,
         ),
-        grid=BULK_GRID if bulk else ASYNC_GRID if "async_copy" in capabilities else GRID,
+        grid=_bulk_grid(ptx) if bulk else ASYNC_GRID if "async_copy" in capabilities else GRID,
         dialect="nvvm",
         mlir_passes=("convert-nvvm-to-llvm",),
         debug_info="DebugDirectivesOnly",
@@ -222,14 +253,15 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
 
 def _with_own(target: Target, feature: str, ptx: int = 0) -> Target:
     """The processor of a target with what only code for exactly this processor may use: `sm_90a` of `sm_90`."""
-    bulk = ptx >= BULK_PTX or target.supports("bulk_copy")
+    newest = max(ptx, int(target.features.removeprefix("+ptx")))
+    bulk = newest >= BULK_PTX
     return replace(
         target,
         name=f"{target.name}a",
         cpu=f"{target.cpu}a",
         features=f"+ptx{ptx}" if ptx else target.features,
         capabilities=target.capabilities | {feature} | ({"bulk_copy", "set_registers"} if bulk else set()),
-        grid=OWN_GRID if bulk else target.grid,
+        grid=_bulk_grid(newest, own=True) if bulk else target.grid,
     )
 
 

@@ -150,7 +150,7 @@ class Launch(ctypes.Structure):
 
 
 # launch(device, launch, arguments) -> 0, or the driver's code. `arguments[k]` points to 8 bytes with parameter k of the
-# kernel: an address, or a number in the low bytes, with zeros above it.
+# kernel: an address, or a number in the low bytes, with zeros above it; or to the bytes of a tensor map.
 LaunchFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(Launch), ctypes.c_void_p)
 
 # copy(device, to, from, bytes, kind) -> 0, or the driver's code.
@@ -163,6 +163,36 @@ FillFunction = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
 )
 
+
+class TensorMapRequest(ctypes.Structure):
+    """What a tensor map is to say: the tensor in memory, innermost axis first, and the box of it that one copy takes.
+
+    Fields:
+        address: of the first element, a multiple of 16.
+        sizes: of the tensor along each axis.
+        strides: bytes between neighbours along each axis but the first, whose neighbours lie side by side.
+        rank: how many axes there are, 1 to 5.
+        element: how many bytes an element has: 1, 2, 4 or 8.
+        swizzle: pieces of 16 bytes are exchanged within so many bytes of shared memory: 0 (none), 32, 64 or 128.
+        box: the sizes of the box.
+    """
+
+    _fields_ = (
+        ("address", ctypes.c_void_p),
+        ("sizes", ctypes.c_uint64 * 5),
+        ("strides", ctypes.c_uint64 * 4),
+        ("rank", ctypes.c_uint32),
+        ("element", ctypes.c_uint32),
+        ("swizzle", ctypes.c_uint32),
+        ("box", ctypes.c_uint32 * 5),
+    )
+
+
+TENSOR_MAP_SIZE: Final = 128  # bytes of a tensor map, which lies at a multiple of 64
+TENSOR_MAP_RANK: Final = 5  # axes that one has at most
+
+# encode(device, request, to) -> 0, or the driver's code: writes the tensor map of a `TensorMapRequest`.
+EncodeFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(TensorMapRequest), ctypes.c_void_p)
 
 ScratchFunction = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
@@ -181,6 +211,7 @@ class DeviceTable(ctypes.Structure):
         failed_kernel, failed_code: after a function gave another code than 0: the kernel, or -1, and the code.
         context: that of the call, for a device that is simulated, and for waits, which it may interrupt.
         schedule: for one too, the order of blocks and threads (see `schedules.Schedule`), or null.
+        encode: the function above, for code with tensor maps alone; null where the device has none.
     """
 
     _fields_ = (
@@ -197,6 +228,7 @@ class DeviceTable(ctypes.Structure):
         ("failed_code", ctypes.c_int64),
         ("context", ctypes.c_void_p),
         ("schedule", ctypes.c_void_p),
+        ("encode", ctypes.c_void_p),
     )
 
 
@@ -225,6 +257,7 @@ SCRATCH_OFFSET: Final = 48
 REPORTS_OFFSET: Final = 64
 FAILED_KERNEL_OFFSET: Final = 72
 FAILED_CODE_OFFSET: Final = 80
+ENCODE_FUNCTION_OFFSET: Final = 104
 
 
 class PoolState(ctypes.Structure):

@@ -22,9 +22,9 @@ class KernelParameter:
     """A parameter of a kernel.
 
     Attributes:
-        kind: pointer, int or float.
-        dtype: of the number, or of the elements that the pointer is to.
-        bytes: how many of an argument's 8 bytes it is.
+        kind: pointer, int or float; "map" is a tensor map (see `abi.TensorMapRequest`).
+        dtype: of the number, or of the elements that the pointer is to or the map describes.
+        bytes: how many of an argument's 8 bytes it is; of a tensor map all of its bytes.
         buffer: of a pointer to a buffer its number among those of its group, in order of first use; else -1.
         access: of a pointer: read, write or read-write; "reports" of that to where a kernel reports (see `abi`).
     """
@@ -121,10 +121,12 @@ def _parameter(data: object) -> KernelParameter:
     fields = of_fields(data, ("kind", "dtype", "bytes", "buffer", "access"))
     if type(fields["buffer"]) is not int or fields["buffer"] < -1:
         expected("the number of a buffer", fields["buffer"])
-    if type(fields["bytes"]) is not int or fields["bytes"] not in (1, 2, 4, 8):
-        expected("1, 2, 4 or 8 bytes", fields["bytes"])
+    kind = one_of(fields["kind"], ("pointer", "int", "float", "map"))
+    sizes = (abi.TENSOR_MAP_SIZE,) if kind == "map" else (1, 2, 4, 8)
+    if type(fields["bytes"]) is not int or fields["bytes"] not in sizes:
+        expected(f"{' or '.join(map(str, sizes))} bytes", fields["bytes"])
     return KernelParameter(
-        one_of(fields["kind"], ("pointer", "int", "float")),
+        kind,
         one_of(fields["dtype"], DType.__members__),
         fields["bytes"],
         fields["buffer"],

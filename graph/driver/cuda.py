@@ -74,10 +74,11 @@ class CudaLibrary(GpuLibrary):
     blocking = "CUDA_LAUNCH_BLOCKING=1"
     codes = _CODES
     dlpack_device = 2
+    encodes = True
     functions = (
         *("cuLaunchKernelEx", "cuMemcpyAsync", "cuStreamQuery"),
         *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"),
-        *("cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemsetD2D32Async"),
+        *("cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemsetD2D32Async", "cuTensorMapEncodeTiled"),
     )
 
     def __init__(self, number: int) -> None:

@@ -476,6 +476,8 @@ class GpuDriver(Driver):
         made.kept = launcher, functions
         made.launch, made.copy = launcher.address("ek_launch"), launcher.address("ek_copy")
         made.fill = launcher.address("ek_fill")
+        if self.library.encodes:
+            made.encode = launcher.address("ek_encode")
         made.functions = ctypes.addressof(functions)
         made.driver = ctypes.addressof(self._library_table)
         made.stream = default_stream(self).handle

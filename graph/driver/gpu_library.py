@@ -63,6 +63,7 @@ class GpuLibrary(ABC):
     codes: ClassVar[Codes]
     dlpack_device: ClassVar[int]
     functions: ClassVar[tuple[str, ...]]  # those that launchers call, in the order of their table
+    encodes: ClassVar[bool] = False  # whether launchers write tensor maps
     context: int  # what makes the GPU that of a thread, for native code
 
     @abstractmethod

@@ -203,9 +203,24 @@ def in_bulk(out, x):
     gpu.load(rows).store(out.tile(gpu.block_idx.x, 0, (32, 64)))
 
 
-@register("bulk_copies")
-def bulk_copies(out: OutputTensor[float32, "40 68"], x: InputTensor[float32, "40 68"], ctx: DeviceContext) -> None:
+@register("box_copies")
+def box_copies(out: OutputTensor[float32, "40 68"], x: InputTensor[float32, "40 68"], ctx: DeviceContext) -> None:
     ctx.launch(in_bulk, out, x, grid=2, block=64)
+
+
+def in_long_rows(out, x):
+    rows = gpu.shared[float32](2, 16, 512)
+    full = gpu.mbarrier(1)
+    gpu.copy_async(rows[0], x.tile(gpu.block_idx.x, 0, (16, 512))).wait()
+    gpu.copy_async(rows[1], x.tile(gpu.block_idx.x, 0, (16, 512)), arrive=full)
+    full.wait(0)
+    gpu.barrier()
+    (gpu.load(rows[0]) + gpu.load(rows[1])).store(out.tile(gpu.block_idx.x, 0, (16, 512)))
+
+
+@register("bulk_copies")
+def bulk_copies(out: OutputTensor[float32, "40 600"], x: InputTensor[float32, "40 600"], ctx: DeviceContext) -> None:
+    ctx.launch(in_long_rows, out, x, grid=3, block=128)
 
 
 def with_roles(out, x):

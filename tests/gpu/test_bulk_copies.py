@@ -33,10 +33,12 @@ def copied(out, x):
 
 @register("op")
 def op(out: OutputTensor[float32, "m n"], x: InputTensor[float32, "m n"], ctx: DeviceContext):
-    ctx.launch(copied, out, x, grid=1, block=64)
+    ctx.launch(copied, out, x, grid=1, block=64, shared=2048)
 """
 COPY = "gpu.copy_async(s, {}).wait()\ngpu.barrier()\ngpu.load({}).store(out.tile(0, 0, (16, 64)))"
 PLAIN = "s = gpu.shared[float32](16, 64)\n" + COPY.format("x.tile(0, 0, (16, 64))", "s")
+DYNAMIC = PLAIN.replace("64", "32").replace("gpu.shared", "gpu.dynamic_shared")
+LONG = PLAIN.replace("64", "512")  # rows of more elements than a box may have
 
 
 def written(folder: Path, text: str) -> Path:
@@ -54,28 +56,28 @@ def how(file: Path, shape: tuple[int, int], target: str) -> list[str]:
 
 
 CHOICES = {
-    "rows": (PLAIN, (40, 128), "sm_90a", "in bulk: 16 rows of 256 bytes; elements where rows do not begin"),
-    "rows of a newer GPU": (PLAIN, (40, 128), "sm_100a", "in bulk: 16 rows of 256 bytes;"),
+    "rows": (
+        LONG,
+        (40, 700),
+        "sm_90a",
+        "in bulk: 16 rows of 2048 bytes; not by a tensor map, as rows have more than 256",
+    ),
+    "rows of a newer GPU": (LONG, (40, 700), "sm_100a", "in bulk: 16 rows of 2048 bytes;"),
     "rows that follow each other": (PLAIN, (40, 64), "sm_90a", "in bulk: 4096 bytes at once"),
     "a promise": (
-        PLAIN.replace("(16, 64))).wait", "(16, 64), align=16)).wait"),
-        (40, 128),
+        LONG.replace("(16, 512))).wait", "(16, 512), align=16)).wait"),
+        (40, 700),
         "sm_90a",
-        "in bulk: 16 rows of 256 bytes",
+        "in bulk: 16 rows of 2048 bytes; not by a tensor map",
     ),
     "an older GPU": (PLAIN, (40, 128), "sm_80", "pieces of 16 bytes: not in bulk, as sm_80: it has none"),
     "older PTX": (PLAIN, (40, 128), "sm_90", "pieces of 16 bytes: not in bulk, as sm_90: code for it is of a version"),
-    "a layout": (
-        PLAIN.replace("(16, 64)\n", '(16, 64, layout="dot")\n', 1),
+    "short rows of memory whose alignment is not known": (
+        DYNAMIC,
         (40, 128),
         "sm_90a",
-        "pieces of 16 bytes: not in bulk, as shared memory has a layout",
-    ),
-    "short rows": (
-        PLAIN.replace("64", "32"),
-        (40, 128),
-        "sm_90a",
-        "pieces of 16 bytes: not in bulk, as rows have 128 bytes, and bulk copies are of 256 or more",
+        "pieces of 16 bytes: not in bulk, as rows have 128 bytes, and bulk copies are of 256 or more; not by a tensor"
+        " map, as it is not known how shared memory is aligned",
     ),
     "rows of an odd number": (PLAIN, (40, 129), "sm_90a", "elements: not asynchronously, as rows of the tensor"),
     "a filling": (
@@ -100,7 +102,7 @@ def code(case: Any, target: str) -> str:
 
 
 def test_the_code_of_a_bulk_copy() -> None:
-    ptx = code(staged(np.float32, 40, 256), "sm_90a")
+    ptx = code(staged(np.float32, 40, 700, N=512), "sm_90a")
     assert ptx.count("mbarrier.init") == 16
     assert "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" in ptx
     assert not re.search(r"cp\.async\.c[ag]\.shared", ptx)
@@ -147,14 +149,14 @@ def test_results_depend_on_the_waits() -> None:
     ("pattern", "to", "message"),
     [
         (r"mbarrier\.init[^;]*;", "", "there is no barrier"),
-        (r"(mbarrier\.expect_tx[^;]*, )(%r\d+)(;)", r"\g<1>4112\3", "announced bytes have not been copied"),
+        (r"(mbarrier\.expect_tx[^;]*, )(%r\d+)(;)", r"\g<1>32784\3", "announced bytes have not been copied"),
         (r"(mbarrier\.arrive[^;]*;)", r"\1 \1", "more threads arrive"),
         (r"(complete_tx::bytes \[%rd\d+)\]", r"\1+8]", "are not multiples of 16"),
     ],
 )
 def test_the_interpreter_of_ptx_finds_mistakes(pattern: str, to: str, message: str) -> None:
     with pytest.raises(ptx.PtxError, match=message):
-        changed(staged(np.float32, 40, 256), pattern, to)
+        changed(staged(np.float32, 40, 700, N=512), pattern, to)
 
 
 MISSING = {

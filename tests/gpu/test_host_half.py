@@ -289,8 +289,8 @@ def test_the_table_is_read_strictly() -> None:
 
 
 def test_the_structures_are_laid_out_as_the_offsets_say() -> None:
-    assert (ctypes.sizeof(abi.Launch), ctypes.sizeof(abi.DeviceTable)) == (abi.LAUNCH_SIZE, 104)
-    for name in ("launch", "copy", "fill"):
+    assert (ctypes.sizeof(abi.Launch), ctypes.sizeof(abi.DeviceTable)) == (abi.LAUNCH_SIZE, 112)
+    for name in ("launch", "copy", "fill", "encode"):
         assert getattr(abi.DeviceTable, name).offset == getattr(abi, f"{name.upper()}_FUNCTION_OFFSET")
     for name in ("scratch", "failed_kernel", "failed_code"):
         assert getattr(abi.DeviceTable, name).offset == getattr(abi, f"{name.upper()}_OFFSET")

@@ -110,11 +110,13 @@ def test_a_role_of_several_warps_is_refused_where_a_block_has_one_barrier(tmp_pa
 
 
 def test_the_code_of_roles() -> None:
-    ptx = str(tripled(np.float32, 40, 256).compile("sm_90a").asm)
-    assert ptx.count("mbarrier.init") == 6
+    ptx = str(tripled(np.float32, 40, 700, N=512, M=16, stages=2).compile("sm_90a").asm)
+    assert ptx.count("mbarrier.init") == 4
     assert "mbarrier.arrive.expect_tx.release" in ptx
     assert "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" in ptx
-    assert "bar.warp.sync" in ptx and "mbarrier" not in str(tripled(np.float32, 40, 256).compile("sm_80").asm)
+    assert "bar.warp.sync" in ptx
+    assert "cp.async.bulk.tensor.2d" in str(tripled(np.float32, 40, 256).compile("sm_90a").asm)
+    assert "mbarrier" not in str(tripled(np.float32, 40, 256).compile("sm_80").asm)
 
 
 def test_roles_move_registers_where_the_target_can() -> None:
@@ -138,7 +140,8 @@ def test_nothing_is_spilled(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrive", "words"), [(True, "in bulk: 16 rows"), (False, "pieces of 16 bytes: not in bulk, as a")]
+    ("arrive", "words"),
+    [(True, "by a tensor map: boxes of 16 x 64;"), (False, "pieces of 16 bytes: not in bulk, as a")],
 )
 def test_how_a_role_copies(tmp_path: Path, arrive: bool, words: str) -> None:
     end = ", arrive=b)" if arrive else ").wait()"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import ptx
+from . import ptx, tensor_maps
 from .fake_gpu import FakeGpu, Refused
 
 STATUS = {"fault": 700, "memory": 2, "invalid": 1, "not_found": 500, "capture": 900, "not_ready": 600}
@@ -196,6 +196,7 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         "cuFuncGetAttribute": ((P, N, P), lambda out, kind, f: _put(out, gpu.function_attribute(kind, f), N)),
         "cuFuncSetAttribute": ((P, N, N), gpu.set_function_attribute),
         "cuLaunchKernelEx": ((P, P, P, P), lambda config, f, values, extra: gpu.launch_config(config, f, values)),
+        "cuTensorMapEncodeTiled": ((P, N, N, P, P, P, P, P, N, N, N, N), encode_tensor_map),
         "cuStreamBeginCapture": ((P, N), lambda stream, mode: gpu.begin_capture(stream)),
         "cuStreamIsCapturing": ((P, P), lambda stream, out: _put(out, gpu.is_capturing(stream or 0), N)),
         "cuStreamEndCapture": ((P, P), lambda stream, out: _put(out, gpu.end_capture(stream))),
@@ -204,6 +205,13 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         "cuGraphExecDestroy": ((P,), gpu.destroy_graph),
         "cuGraphLaunch": ((P, P), lambda graph, stream: gpu.replay(graph, stream or 0)),
     }
+
+
+def encode_tensor_map(*arguments: int) -> None:
+    try:
+        tensor_maps.encode_tiled(*arguments)
+    except tensor_maps.Refused as refused:
+        raise Refused(tensor_maps.INVALID) from refused
 
 
 def context_of(device: int | None) -> int:

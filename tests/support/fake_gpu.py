@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -375,4 +376,9 @@ def parameter_sizes(code: bytes, symbol: str) -> list[int]:
     text = code.decode(errors="replace")
     start = text.index(f".entry {symbol}(")
     head = text[start : text.index(")", start)]
-    return [int(line.split(".param .")[1][1:3].strip()) // 8 for line in head.splitlines() if ".param ." in line]
+    lines = [line.split(".param .")[1] for line in head.splitlines() if ".param ." in line]
+    arrays = [re.search(r"\.b8 [\w$]+\[(\d+)\]", line) for line in lines]
+    return [
+        int(line[1:3].strip()) // 8 if array is None else int(array[1])
+        for line, array in zip(lines, arrays, strict=True)
+    ]

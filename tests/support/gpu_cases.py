@@ -16,6 +16,7 @@ from support import (
     gpu_cases_examples,
     gpu_cases_groups,
     gpu_cases_library,
+    gpu_cases_maps,
     gpu_cases_memory,
     gpu_cases_persistent,
     gpu_cases_puzzles,
@@ -39,6 +40,7 @@ CASES: tuple[GpuCase, ...] = (
     *gpu_cases_tiles.CASES,
     *gpu_cases_views.CASES,
     *gpu_cases_bulk.CASES,
+    *gpu_cases_maps.CASES,
     *gpu_cases_roles.CASES,
     *gpu_cases_groups.CASES,
     *gpu_cases_persistent.CASES,
@@ -49,5 +51,5 @@ assert len({case.name for case in CASES}) == len(CASES), "two cases have one nam
 OTHER_ON_SM_75 = (
     *("atomic-combine", "warps shuffle int64", "warps shuffle parts", "warps parted", "collectives", "async copies"),
     *("doubled", "biased", "turned", "order", "running_back", "matmul", "attention", "softmax", "example"),
-    *("tiles", "views", "puzzles", "bulk", "groups", "persistent", "roles", "best[int16-1200x2]"),
+    *("tiles", "views", "puzzles", "bulk", "map", "groups", "persistent", "roles", "best[int16-1200x2]"),
 )

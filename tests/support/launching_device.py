@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support import tensor_maps
 from support.malloc_device import MallocDriver
 from support.recording_device import decoded
 
@@ -93,7 +94,10 @@ class LaunchingDriver(MallocDriver):
             self.launches += 1
             said = decoded(kernels, launch.contents, arguments)
             slots = (ctypes.c_void_p * len(said.arguments)).from_address(arguments)
-            bits = tuple(ctypes.c_uint64.from_address(at).value for at in slots if at is not None)
+            bits = tuple(
+                int.from_bytes(ctypes.string_at(at or 0, 128 if parameter.kind == "map" else 8), "little")
+                for parameter, at in zip(said.kernel.parameters, slots, strict=True)
+            )
             try:
                 self.run(
                     device_code,
@@ -113,9 +117,20 @@ class LaunchingDriver(MallocDriver):
             ctypes.memmove(to, (pattern & ((1 << 8 * width) - 1)).to_bytes(width, "little") * count, count * width)
             return 0
 
+        def encode(device: int, request: Any, to: int) -> int:
+            try:
+                tensor_maps.encode(request.contents, to)
+            except BaseException as error:
+                self.error_raised = error
+                return FAILED
+            return 0
+
         functions = abi.LaunchFunction(launch), abi.CopyFunction(copy), abi.FillFunction(fill)
-        self._keep.append(functions)
-        return abi.DeviceTable(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+        encoding = abi.EncodeFunction(encode)
+        self._keep.append((functions, encoding))
+        table = abi.DeviceTable(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+        table.encode = ctypes.cast(encoding, ctypes.c_void_p).value
+        return table
 
     def error(self, code: int) -> str:
         return str(self.error_raised) if self.error_raised else ""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from support import ptx_arithmetic, ptx_copies, ptx_groups, ptx_matrices, ptx_tensor, ptx_threads
 from support.ptx_group import STEPS, Code, Group, Source, Step, written
-from support.ptx_memory import Memory, Slabs
+from support.ptx_memory import PARAMETER_BYTES, Memory, Slabs
 from support.ptx_numbers import type_of
 from support.ptx_parse import (
     Address,
@@ -166,6 +166,9 @@ def _compiled(text: str, symbol: str) -> Compiled:
         else:
             constants.append(_aligned(variable))
             addresses[variable.name] = int(constants[-1].ctypes.data)
+    for number, parameter in enumerate(kernel.parameters):
+        if parameter.size > 8:
+            addresses[parameter.name] = number * PARAMETER_BYTES
     live = frozenset(name for block in kernel.blocks for name in _reads(block.instructions))
     code = Code(kernel, variables, addresses)
     return Compiled(kernel, code, constants, ends["shared"], ends["local"], live, [None] * len(kernel.blocks))

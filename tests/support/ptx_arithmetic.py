@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from support import ptx_numbers as numbers
 from support.ptx_group import Code, Group, Source, Step, apply, step
-from support.ptx_memory import LOCAL_WINDOW, SHARED_WINDOW, UNSIGNED, Array
+from support.ptx_memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, UNSIGNED, Array
 from support.ptx_numbers import Type, type_of
 from support.ptx_parse import WIDTHS, Instruction, Tuple
 
@@ -346,6 +346,7 @@ def _move(ins: Instruction, code: Code) -> Step:
 @step("cvta")
 def _convert_address(ins: Instruction, code: Code) -> Step:
     window = {"global": 0, "const": 0, "shared": SHARED_WINDOW, "shared__cta": SHARED_WINDOW, "local": LOCAL_WINDOW}
+    window["param"] = PARAM_WINDOW
     space = next((part for part in ins.parts if part in window), None)
     if space is None:
         raise ins.fail("the space of the address is not known")

@@ -15,6 +15,7 @@ import numpy as np
 from support.ptx_group import Code, Group, Step, step
 from support.ptx_numbers import type_of
 from support.ptx_parse import Immediate, Instruction
+from support.ptx_tensor_copies import box_copy
 from support.ptx_threads import address_of, load, placed, store, whole_vector
 
 
@@ -22,6 +23,8 @@ from support.ptx_threads import address_of, load, placed, store, whole_vector
 def _copy(ins: Instruction, code: Code) -> Step:
     if ins.parts[:1] != ("async",) or "mbarrier" in ins.parts:
         raise ins.fail("this copy is not known")
+    if ins.parts[1:3] == ("bulk", "tensor"):
+        return box_copy(ins, code)
     if "bulk" in ins.parts:
         return _bulk_copy(ins, code)
     if ins.parts[1] == "commit_group":

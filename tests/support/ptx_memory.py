@@ -19,6 +19,8 @@ Threads = Any  # the numbers of threads
 UNWRITTEN = 0xCB
 SHARED_WINDOW = 1 << 56
 LOCAL_WINDOW = 1 << 57
+PARAM_WINDOW = 1 << 58
+PARAMETER_BYTES = 4096  # so far apart are parameters that have an address, by their numbers
 RANK_BIT = 32  # of an address in the shared memory of a cluster: 1 + the number of the block stands above
 UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 

@@ -65,7 +65,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Tuple:
-    """`{a, b}`, or `d|p`."""
+    """`{a, b}`, or `d|p`, or `[address, {a, b}]`."""
 
     parts: tuple[Operand, ...]
 
@@ -346,7 +346,9 @@ def _operand(line: int, word: str) -> Operand:
     if word[0] == "{":
         return Tuple(tuple(_operand(line, part) for part in _split(word[1:-1])))
     if word[0] == "[":
-        return _address(line, word[1:-1])
+        first, *rest = _split(word[1:-1])
+        address = _address(line, first)
+        return Tuple((address, *(_operand(line, part) for part in rest))) if rest else address
     if "|" in word:
         return Tuple(tuple(_operand(line, part.strip()) for part in word.split("|")))
     if word[:2] in ("0f", "0F", "0d", "0D") and len(word) in (10, 18):

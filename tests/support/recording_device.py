@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from support import tensor_maps
 from support.malloc_device import MallocDriver
 
 from einkorn.dsl.contract import abi
@@ -45,7 +46,10 @@ def decoded(kernels: KernelTable, launch: abi.Launch, arguments: int) -> Recorde
     """A launch as a driver gets it, read by the table of kernels."""
     kernel = kernels.kernels[launch.kernel]
     addresses = (ctypes.c_void_p * len(kernel.parameters)).from_address(arguments)
-    values = tuple(_value(p, ctypes.string_at(at or 0, 8)) for p, at in zip(kernel.parameters, addresses, strict=True))
+    values = tuple(
+        _value(p, ctypes.string_at(at or 0, max(8, p.bytes)))
+        for p, at in zip(kernel.parameters, addresses, strict=True)
+    )
     assert launch.flags == 0
     x = Recorded(kernel, launch.kernel, _three(launch.grid), _three(launch.block), _three(launch.cluster), 0, values)
     return Recorded(x.kernel, x.number, x.grid, x.block, x.cluster, launch.shared, values)
@@ -139,9 +143,16 @@ class RecordingDriver(MallocDriver):
             ctypes.memmove(to, (pattern & ((1 << 8 * width) - 1)).to_bytes(width, "little") * count, count * width)
             return 0
 
+        def encode(device: int, request: Any, to: int) -> int:
+            tensor_maps.encode(request.contents, to)
+            return 0
+
         functions = abi.LaunchFunction(launch), abi.CopyFunction(copy), abi.FillFunction(fill)
-        self.keep.append(functions)
-        return abi.DeviceTable(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+        encoding = abi.EncodeFunction(encode)
+        self.keep.append((functions, encoding))
+        table = abi.DeviceTable(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+        table.encode = ctypes.cast(encoding, ctypes.c_void_p).value
+        return table
 
     def error(self, code: int) -> str:
         return f"RECORDING_ERROR_{code}"

@@ -334,7 +334,8 @@ def _launch(
     call: Point, counts: list[Value], launched: Launched, body: Callable[[], None], attrs: dict[str, Any]
 ) -> None:
     evaluator, builder = call.evaluator, call.builder
-    region = launched.region = Region()
+    region, before = Region(), Region()
+    launched.region, launched.before, launched.begins = region, before, Value(INT).serial
     sizes = [builder.int_(n) for n in launched.block]
     ids = _ids("block_dim", sizes) | _ids("grid_dim", counts)
     with evaluator.scope(level="device", gpu_ids=ids, launched=launched), builder.inside(region):
@@ -343,6 +344,7 @@ def _launch(
     call.locate()
     if launched.registers is not None:
         attrs = {"max_registers": launched.registers} | attrs
+    builder.region.ops += before.ops
     builder.add("launch", [*counts, *sizes, launched.shared], regions=[region], **attrs)
 
 

@@ -153,6 +153,9 @@ def _as_block(call: Point, launched: Launched, given: _Given) -> Iterator[None]:
         used=launched.used,
         given_away=launched.given_away,
         role=role,
+        before=launched.before,
+        maps=launched.maps,
+        begins=launched.begins,
         roles=launched.roles,
         outside=tuple(v.tile if isinstance(v, TileProduct) else v for v in held),
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import BOOL, INT, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import Value
@@ -21,7 +22,7 @@ from ..members.spans import when
 from ..values.mbarriers import MBarriers
 from ..values.tensors import KernelTensor
 from ..values.tiles import TileView
-from . import access, layouts
+from . import access, layouts, tensor_maps
 from .operands import in_rows
 from .swizzles import is_laid_out, place_of, root_of
 
@@ -29,10 +30,25 @@ PIECE = 16  # bytes that addresses and sizes are multiples of
 LEAST = 256  # bytes of a copy: of fewer, pieces of many threads are not slower
 
 
+@dataclass(frozen=True)
+class Choice:
+    """How a tile is copied: by a tensor map, by rows, or else; and why so, in words."""
+
+    why: str = ""
+    rows: bool = False
+    plan: tensor_maps.MapPlan | None = None
+
+
 def choice(
-    call: Point, to: KernelTensor, view: TileView, count: int | None, fast: Value | bool, arrives: bool
-) -> tuple[bool, str]:
-    """Whether a tile is copied in bulk, and in words how it is copied, and why not in bulk.
+    call: Point,
+    to: KernelTensor,
+    view: TileView,
+    reach: access.Reach,
+    count: int | None,
+    fast: Value | bool,
+    arrives: bool,
+) -> Choice:
+    """How a tile is copied, and in words why not in a better way.
 
     Args:
         count: how many elements a piece has; None where there are no pieces in shared memory.
@@ -41,22 +57,41 @@ def choice(
     """
     target, dtype = call.evaluator.target, view.tensor.dtype
     if target.grid is None or target.grid.copies is None or target.simulates:
-        return False, ""
+        return Choice()
     if not fills_with_zeros(view):
-        return False, "elements: not asynchronously, as fill= is not 0"
+        return Choice("elements: not asynchronously, as fill= is not 0")
     if count is None:
-        return False, "elements: not asynchronously, as fewer than 4 bytes of shared memory are in one piece"
+        return Choice("elements: not asynchronously, as fewer than 4 bytes of shared memory are in one piece")
     size = count * dtype.bits // 8
     if fast is False:
-        return False, f"elements: not asynchronously, as rows of the tensor are not whole pieces of {size} bytes"
+        return Choice(f"elements: not asynchronously, as rows of the tensor are not whole pieces of {size} bytes")
     other = "" if fast is True else f"; elements where rows do not begin at multiples of {size} bytes"
-    reason = _misfit(call, to, view, size, arrives)
-    if reason is not None:
-        return False, f"pieces of {size} bytes: not in bulk, as {reason}{other}"
+    nothing = _no_bulk(call, arrives)
+    if nothing is not None:
+        return Choice(f"pieces of {size} bytes: not in bulk, as {nothing}{other}")
     rows, columns = view.shape
     length = columns * dtype.bits // 8
-    whole = _in_one_piece(call.builder, view)
-    return True, f"in bulk: {f'{rows * length} bytes at once' if whole else f'{rows} rows of {length} bytes'}{other}"
+    reason, whole = _misfit(call, to, view, size), _in_one_piece(call.builder, view)
+    if reason is None and whole:
+        return Choice(f"in bulk: {rows * length} bytes at once{other}", rows=True)
+    plan = tensor_maps.plan(call, to, view, reach)
+    if isinstance(plan, tensor_maps.MapPlan):
+        return Choice(f"{plan.words}; elements where hardware takes no map of the tensor", plan=plan)
+    other = f"; not by a tensor map, as {plan}{other}"
+    if reason is not None:
+        return Choice(f"pieces of {size} bytes: not in bulk, as {reason}{other}")
+    return Choice(f"in bulk: {rows} rows of {length} bytes{other}", rows=True)
+
+
+def _no_bulk(call: Point, arrives: bool) -> str | None:
+    """Why no tile can be copied in bulk here; None where some can."""
+    target = call.evaluator.target
+    if target.grid is None or target.grid.bulk is None:
+        newer = "code for it is of a version of PTX that has none" if target.supports("tma") else "it has none"
+        return f"{target.name}: {newer}"
+    if kernel_of(call, "copy_async()").role is not None and not arrives:
+        return "a role awaits those at a barrier of its own, arrive="
+    return None
 
 
 def fills_with_zeros(view: TileView) -> bool:
@@ -64,14 +99,9 @@ def fills_with_zeros(view: TileView) -> bool:
     return type(view.fill) in (int, float) and view.fill == 0
 
 
-def _misfit(call: Point, to: KernelTensor, view: TileView, size: int, arrives: bool) -> str | None:
-    """Why a tile is not copied in bulk; None where it is."""
-    target, columns = call.evaluator.target, view.shape[1]
-    if target.grid is None or target.grid.bulk is None:
-        newer = "code for it is of a version of PTX that has none" if target.supports("tma") else "it has none"
-        return f"{target.name}: {newer}"
-    if kernel_of(call, "copy_async()").role is not None and not arrives:
-        return "a role awaits those at a barrier of its own, arrive="
+def _misfit(call: Point, to: KernelTensor, view: TileView, size: int) -> str | None:
+    """Why rows of a tile are not copied in bulk; None where they are."""
+    columns = view.shape[1]
     if size != PIECE:
         return f"rows are not multiples of {PIECE} bytes"
     if is_laid_out(to):

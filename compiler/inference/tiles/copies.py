@@ -4,7 +4,7 @@ Each thread copies pieces of 16 bytes, or of 8 or 4 where rows are shorter: asyn
 of rows are multiples of that, which is checked at run time. Otherwise, and where other numbers than zeros stand beyond
 the end of the tensor, threads load and store elements.
 
-See also `bulk_copies` (whole rows at once).
+See also `bulk_copies` (whole rows at once), `tensor_maps` (whole tiles at once).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..values.index import BodyIndex
 from ..values.mbarriers import MBarriers
 from ..values.tensors import KernelTensor
 from ..values.tiles import TileView
-from . import access, bulk_copies, layouts
+from . import access, bulk_copies, layouts, tensor_maps
 from .operands import in_rows
 from .swizzles import is_laid_out, is_shared, neighbours_of, place_of, rows_apart
 
@@ -48,8 +48,10 @@ def copy(call: Point, to: Any, view: TileView, arrive: MBarriers | None = None) 
     reach = access.Reach(call, view)
     if count is not None and bulk_copies.fills_with_zeros(view):
         fast = access.both(builder, access.aligned(call, view, count), _whole_pieces(call, view, count))
-    in_bulk, why = bulk_copies.choice(call, to, view, count, fast, arrive is not None)
-    layouts.together(call, copies=why)
+    chosen_way = bulk_copies.choice(call, to, view, reach, count, fast, arrive is not None)
+    layouts.together(call, copies=chosen_way.why)
+    plan = chosen_way.plan
+    map, mapped = (None, False) if plan is None else tensor_maps.make(call, plan, view)
 
     def slow() -> Value:
         _by_elements(call, to, view, reach, threads)
@@ -57,14 +59,17 @@ def copy(call: Point, to: Any, view: TileView, arrive: MBarriers | None = None) 
 
     def quick() -> Value:
         assert count is not None
-        if not in_bulk:
+        if plan is not None and map is not None:
+            return tensor_maps.copy(call, plan, map, to, view, arrive)
+        if not chosen_way.rows:
             token = _by_pieces(call, to, view, reach, threads, count)
             return token if arrive is None else _awaited(builder, token)
         if arrive is None:
             return bulk_copies.copy(call, to, view, reach, threads, count)
         return bulk_copies.copy_arriving(call, to, view, reach, threads, count, arrive)
 
-    made = slow() if fast is False or count is None else chosen(builder, fast, quick, slow)
+    taken = mapped if plan is not None else fast
+    made = slow() if fast is False or count is None else chosen(builder, taken, quick, slow)
     if arrive is None:
         return Copies("copy", made)
     _arrive(call, arrive, made)

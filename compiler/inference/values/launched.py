@@ -40,6 +40,8 @@ class Launched:
     `registers` is how many a thread has where the kernel begins, if its roles move them.
     `region` is what every thread runs, and `used` how much of `shared` its calls of `gpu.dynamic_shared` have taken.
     `exchanges` is shared memory by which threads exchange parts of tiles, by dtype, number of elements and name.
+    `before` is what the host does for the kernel before the launch: it writes `maps`, by what they are of. Values that
+    were there before the kernel have serials below `begins`.
     """
 
     block: tuple[int, int, int]
@@ -52,6 +54,9 @@ class Launched:
     role: WarpRole | None = None
     roles: int = 0  # how many roles the kernel has
     registers: int | None = None
+    before: Region | None = None
+    maps: dict[object, tuple[Value, Value | bool]] = field(default_factory=dict)
+    begins: int = 0
     outside: tuple[object, ...] = ()  # tiles that the whole block holds, which a role cannot read
 
     @property
