@@ -26,7 +26,7 @@ from ..ops.stage import current
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .agreement import broadcast_sizes
-from .known import LIMIT, KnownTensor, UnknownAtImport, dims_from, dims_in, known
+from .known import LIMIT, KnownTensor, UnknownAtImport, dims_from, dims_in, known, without_subnormals
 from .table import Array, Dims, OpTypeRow, Value
 from .tensors import DTYPES, array_of
 
@@ -337,7 +337,7 @@ def _plain(attribute: Any, what: str, folder: Path | None) -> Any:
     kind = attribute.type
     if kind == _KIND.TENSOR:
         array = array_of(attribute.t, folder, what) if attribute.t.data_type != onnx.TensorProto.STRING else None
-        return None if array is None else known(array, DTYPES[attribute.t.data_type])
+        return None if array is None else known(without_subnormals(array), DTYPES[attribute.t.data_type])
     if kind == _KIND.STRING:
         return attribute.s.decode("utf-8", "replace")
     if kind == _KIND.STRINGS:

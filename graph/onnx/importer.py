@@ -28,7 +28,7 @@ from ..types.dims import Dim
 from .agreement import required_sizes
 from .call import Dequantised, NodeCall, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
-from .known import KnownTensor, initialiser, known
+from .known import KnownTensor, initialiser, known, without_subnormals
 from .model_file import ReadModel, check_opset, plain_domain, read_model
 from .rows import find_row
 from .table import Value
@@ -179,7 +179,8 @@ class Importer:
         for number, tensor in enumerate(graph.initializer):
             if tensor.name not in values:
                 elements = None if outer else self.read.elements.get(number)
-                array = array_of(tensor, self.read.folder, f"the initialiser {tensor.name!r}", elements)
+                as_stored = array_of(tensor, self.read.folder, f"the initialiser {tensor.name!r}", elements)
+                array = without_subnormals(as_stored)
                 dtype = DTYPES[tensor.data_type]
                 whole = tensor.name and not outer
                 scope.values[tensor.name] = initialiser(array, dtype, tensor.name) if whole else known(array, dtype)

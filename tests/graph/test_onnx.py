@@ -639,3 +639,52 @@ def test_transforms_that_are_wrong_are_named() -> None:
     refused(made(stft, ["n", 9, 1], step=np.int64(0), size=np.int64(4)), "EK0528", "begin 0 elements apart")
     unique = helper.make_node("Unique", ["x"], ["y"], axis=0)
     refused(made(unique, [4, "n"]), "EK0528", "compares parts of n elements along an axis")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_subnormal_numbers_among_weights_are_0(dtype: Any) -> None:
+    tiny = np.finfo(dtype).tiny
+    weights = np.array([[1, tiny / 2, -tiny / 4], [0, tiny, -2]], dtype)
+    single = np.array([tiny / 2], dtype)
+    code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    constant = helper.make_node("Constant", [], ["c"], value=tensor("c", weights[0]))
+    nodes = [constant, helper.make_node("Add", ["x", "w"], ["h"]), helper.make_node("Add", ["h", "c"], ["y"])]
+    more = helper.make_node("Mul", ["x", "one"], ["z"])
+    inputs, outputs = [value("x", [2, 3], code)], [value("y", [2, 3], code), value("z", [2, 3], code)]
+    graph = from_onnx(model([*nodes, more], inputs, outputs, [tensor("w", weights), tensor("one", single)]))
+    kept = np.array([[1, 0, 0], [0, tiny, -2]], dtype)
+    np.testing.assert_array_equal(graph.weights["w"], kept)
+    y, z = run(graph, np.zeros((2, 3), dtype))
+    np.testing.assert_array_equal(y, kept + kept[0])
+    np.testing.assert_array_equal(run(graph, np.ones((2, 3), dtype))[1], np.full((2, 3), tiny / 2))
+    assert not z.any()
+
+
+def test_weights_without_subnormal_numbers_are_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(linear(np.full((2, 4096), np.inf, np.float32)).SerializeToString())
+    assert not from_onnx(path).weights["w"].flags.owndata
+
+
+@pytest.mark.parametrize("opset", [9, 15])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_batch_normalization_is_folded_into_its_convolution(opset: int, bias: bool) -> None:
+    random = np.random.default_rng(opset)
+    numbers = {name: random.standard_normal(5).astype(np.float32) for name in ("scale", "shift", "mean", "b")}
+    numbers |= {"var": random.random(5).astype(np.float32), "w": random.standard_normal((5, 3, 3, 3), np.float32)}
+    norm = helper.make_node("BatchNormalization", ["h", "scale", "shift", "mean", "var"], ["y"], epsilon=1e-3)
+    conv = helper.make_node("Conv", ["x", "w", *(["b"] if bias else [])], ["h"], pads=[1, 1, 1, 1])
+    weights = [tensor(name, array) for name, array in numbers.items()]
+    inputs, outputs = [value("x", ["n", 3, "h", "w"])], [value("y", ["n", 5, "h", "w"])]
+    graph = from_onnx(model([conv, norm], inputs, outputs, weights, opset))
+    x = random.standard_normal((2, 3, 6, 7)).astype(np.float32)
+    loaded = InferenceSession().load(graph)
+    folded = {each.name: each.changed for each in loaded.passes}["fold_batch_norm"]
+    assert bool(folded) != bias
+    seen = np.lib.stride_tricks.sliding_window_view(np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)]), (3, 3), (2, 3))
+    plain = np.einsum("nchwij,rcij->nrhw", seen, numbers["w"])
+    shape = (1, 5, 1, 1)
+    plain = plain + (numbers["b"].reshape(shape) if bias else 0) - numbers["mean"].reshape(shape)
+    factor = (numbers["scale"] / np.sqrt(numbers["var"] + 1e-3)).reshape(shape)
+    expected = plain * factor + numbers["shift"].reshape(shape)
+    np.testing.assert_allclose(loaded.execute(x)[0].to_numpy(), expected, rtol=1e-4, atol=1e-5)

@@ -55,6 +55,8 @@ def batch_normalization(
         call.fail("statistics of single elements (spatial=0) have no counterpart")
     places = ((x, 1), (scale, 0), (bias, 0), (mean, 0), (var, 0))
     x, scale, bias, mean, var = with_equal_axes(call, "the numbers of channels", *places)
+    if not training_mode and epsilon > 0 and x.rank > 1 and _is_of_channels(x, scale, bias, mean, var):
+        return ops.batch_norm(x, scale, bias, mean, var, epsilon)
     wide = widen(x)
     if not training_mode:
         factor = ops.rsqrt(widen(var) + epsilon) * widen(scale)
@@ -70,6 +72,11 @@ def batch_normalization(
         for old, new in ((mean, here), (var, variance))
     ]
     return ops.cast(result, x.dtype), *running
+
+
+def _is_of_channels(x: TensorValue, *statistics: TensorValue) -> bool:
+    """Whether statistics are seen to be as many as the channels of `x`, which has floats."""
+    return x.dtype.is_float() and all(list(each.shape) == [x.shape[1]] for each in statistics)
 
 
 @onnx_op("InstanceNormalization")
