@@ -50,8 +50,8 @@ _ANY_SIZES = frozenset([
     "batch_matmul", "batch_matmul_transposed", "broadcast_to", "concat2", "conv", "conv_packed",
     "depthwise_conv", "gather", "matmul", "matmul_8_bits", "matmul_8_bits_packed", "matmul_packed",
     "matmul_transposed", "matmul_transposed_packed", "max_pool", "pack_bytes", "pack_filter",
-    "pack_panels", "pack_panels_transposed", "pad_places", "permute", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_sum", "reshape", "resize_nearest", "slice", "split_places", "sums_of_bytes",
+    "pack_pairs", "pack_panels", "pack_panels_transposed", "pad_places", "permute", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_sum", "reshape", "resize_nearest", "slice", "split_pairs", "split_places", "sums_of_bytes",
 ])  # fmt: skip
 
 

@@ -4,6 +4,13 @@
 
 Filters that are weights or constants are cut into strips of results; see the kernels in `packed_convolution`. No bit of
 a result differs. The strips take as much memory as the filter.
+
+`pair_filters` takes those first whose last axis has three taps of neighbours, of convolutions that are large enough:
+
+    conv(pad_places(x), filter)        conv_packed(split_pairs(x), prepared)
+
+Two neighbouring results then take four products where `conv` takes six, and differ from its results by rounding. Their
+strips take 4/3 of the filter's memory.
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ from typing import Any, Final
 from ...dsl.types.dtype import DType
 from ..ir import GraphIR, Item, Node
 from ..renumbering import Rewriting
-from ..types.dims import StaticDim
+from ..types.dims import Dim, StaticDim
 from ..types.tensor_type import TensorType
 from .pack_weights import KernelOf, held_values
 from .prepare_weights import prepared_by
@@ -23,7 +30,13 @@ from .prepare_weights import prepared_by
 Numbers = tuple[int, ...]
 
 FAMILY: Final = "packed_convolution"
+PAIRED_FAMILY: Final = "paired_convolution"
 DTYPES: Final = (DType.float32, DType.float64, DType.int32)
+PAIRED_DTYPES: Final = (DType.float32, DType.float64)
+LEAST_PAIRED: Final = (
+    16  # channels, and results, of a convolution whose results are computed in pairs: fewer gain nothing
+)
+FACTORS: Final = 4  # of a pair of results; as in the kernels
 MORE: Final = 0.04  # of the time of a convolution, for which another one's code is taken
 FEW_LINES: Final = 4  # of a map, which may have few places if one line of it has
 PANEL: Final = 32  # places that may be read behind the last plane; as in the kernels
@@ -35,6 +48,14 @@ def pack_filters(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: 
         return ir
     bits = vector_bits(ir)
     return _FilterPacking(ir, bits, kernel_of).run() if bits else ir
+
+
+def pair_filters(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: KernelOf) -> GraphIR:
+    """The graph with packed filters of convolutions whose results are computed in pairs."""
+    if len(ir.devices) > 1 or not any(isinstance(item, Node) and item.name == "conv" for item in ir.nodes):
+        return ir
+    bits = vector_bits(ir)
+    return _PairPacking(ir, bits, kernel_of).run() if bits else ir
 
 
 def strip_rows(results: int, vector_bits: int) -> int:
@@ -68,6 +89,7 @@ def _steps(results: int, rows: int) -> float:
 
 class _FilterPacking(Rewriting):
     pass_name = "pack_filters"
+    split, pack, pairs = (FAMILY, "split_places"), (FAMILY, "pack_filter"), False
 
     def __init__(self, ir: GraphIR, vector_bits: int, kernel_of: KernelOf) -> None:
         super().__init__(ir)
@@ -104,11 +126,12 @@ class _FilterPacking(Rewriting):
         if not is_direct:
             shape = self._split_shape(image, out, taps, stride, dilation)
             edges = {"before": before, "after": after}
-            (image,) = self.add(self._node("split_places", given | edges, [image], out.with_shape(shape), item))
+            (image,) = self.add(self._node(self.split, given | edges, [image], out.with_shape(shape), item))
         rows = self._rows(item)
         given |= {"groups": parameters["groups"], "rows": rows, "direct": is_direct, "small": self._is_small(item)}
+        given |= {"pairs": self.pairs}
         operands = [image, self.packed[filter, rows]]
-        return self.replace(item, self.add(self._node("conv_packed", given, operands, out, item)))
+        return self.replace(item, self.add(self._node((FAMILY, "conv_packed"), given, operands, out, item)))
 
     def _may_pack(self, node: Node) -> bool:
         if node.name != "conv" or not node.kernel.shipped or node.operands[1] not in self.held:
@@ -171,14 +194,40 @@ class _FilterPacking(Rewriting):
         filter, groups = node.operands[1], dict(node.parameters)["groups"]
         type = self.ir.types[filter]
         assert isinstance(type, TensorType)
-        results, depth = self._of_a_group(node), prod(int(size) for size in type.shape[1:])
-        strips = type.with_shape([groups * -(-results // rows), depth, rows])
-        kernel = self.kernel_of(FAMILY, "pack_filter")
+        results = self._of_a_group(node)
+        strips = type.with_shape(self._strip_shape(groups * -(-results // rows), tuple(map(int, type.shape[1:])), rows))
+        kernel = self.kernel_of(*self.pack)
         parameters = (("groups", groups),)
         held = self.held[filter]
         (value,) = self.add(prepared_by(self.ir, kernel, parameters, [filter], strips, len(self.made), held))
         return value
 
-    def _node(self, name: str, parameters: dict[str, Any], operands: list[int], type: Any, item: Node) -> Node:
-        kernel = self.kernel_of(FAMILY, name)
-        return Node(kernel, tuple(parameters.items()), tuple(operands), (type,), (0,), item.place)
+    def _strip_shape(self, strips: int, taps: Numbers, rows: int) -> list[int]:
+        """The shape of so many strips; `taps` of a filter with its channels."""
+        return [strips, prod(taps), rows]
+
+    def _node(
+        self, kernel: tuple[str, str], parameters: dict[str, Any], operands: list[int], type: Any, item: Node
+    ) -> Node:
+        return Node(self.kernel_of(*kernel), tuple(parameters.items()), tuple(operands), (type,), (0,), item.place)
+
+
+class _PairPacking(_FilterPacking):
+    pass_name = "pair_filters"
+    split, pack, pairs = (PAIRED_FAMILY, "split_pairs"), (PAIRED_FAMILY, "pack_pairs"), True
+
+    def _may_pack(self, node: Node) -> bool:
+        if not super()._may_pack(node) or self._is_small(node) != "no":
+            return False
+        parameters, type = dict(node.parameters), self.ir.types[node.operands[1]]
+        neighbours = parameters["stride"][-1] == parameters["dilation"][-1] == 1 and int(type.shape[-1]) == 3
+        many = min(self._of_a_group(node), int(type.shape[1])) >= LEAST_PAIRED
+        return neighbours and many and type.dtype in PAIRED_DTYPES
+
+    def _split_shape(self, image: int, out: TensorType, taps: Numbers, stride: Numbers, dilation: Numbers) -> list[Dim]:
+        paired = out.with_shape([*out.shape[:-1], (out.shape[-1] + 1) // 2])
+        size = super()._split_shape(image, paired, (*taps[:-1], 1), stride, dilation)[1] - PANEL
+        return [out.shape[0], FACTORS * size + PANEL]
+
+    def _strip_shape(self, strips: int, taps: Numbers, rows: int) -> list[int]:
+        return [FACTORS * strips, prod(taps[:-1]), rows]

@@ -33,7 +33,7 @@ from .fold_constants import Evaluate, fold_constants
 from .fusion import Facts, Partition, partition
 from .memory_plan import Plan, check_partition, plan_memory
 from .merge_equal import merge_equal
-from .pack_filters import pack_filters
+from .pack_filters import pack_filters, pair_filters
 from .pack_weights import KernelOf, pack_weights
 from .pass_summary import PREFIX, PassSummary
 from .prepare_weights import prepare_weights
@@ -163,6 +163,11 @@ PASSES: Final[tuple[GraphPass | PlanningPass, ...]] = (
     GraphPass(
         fold_batch_norm.__name__,
         lambda ir, tools: fold_batch_norm(ir, tools.kernel_of) if tools.prepares else ir,
+        exact=False,
+    ),
+    GraphPass(
+        pair_filters.__name__,
+        lambda ir, tools: pair_filters(ir, tools.vector_bits, tools.kernel_of) if tools.prepares else ir,
         exact=False,
     ),
     GraphPass(

@@ -9,6 +9,8 @@ computed for the places between is not stored.
 The filter lies in strips of some results: for each channel and tap their weights side by side. Tiles are those of
 `matmul`, and sums are taken in the order of `conv`: the bits are the same.
 
+Where results are computed in pairs, the planes are those of `split_pairs`; see `paired_convolution`.
+
 See also `pack_filters` of the graph (which convolutions are packed).
 """
 
@@ -39,6 +41,7 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled
+from ..algorithms.pairs import FACTORS, add_factors
 from ..algorithms.planes import fill_plane, planes_of, seen_by
 from ..algorithms.products import DEPTH, TASKS, VECTORS, WORK, times_plus
 from ..algorithms.rows import TASK
@@ -48,6 +51,7 @@ T = TypeVar("T", bound=Numeric)
 
 PANELS = 8  # panels of a block of columns
 MOST_PLACES, FEW_PLACES = 12, 4  # of a tile of results
+STRIPS = 6  # that are computed of a panel, one after the other
 PANEL = 32  # places behind the last plane that may be read
 
 
@@ -123,22 +127,25 @@ def conv_packed(
     rows: int,
     direct: bool,
     small: str,
+    pairs: bool,
 ) -> None:
     """The convolution of split images with a filter in strips of `rows` results.
 
     Args:
         direct: whether the images are not split.
+        pairs: whether they are split by `split_pairs`, and the filter is packed by `pack_pairs`.
         small: "yes" or "no", whether a result has few places; "" where the call decides.
     """
-    window = (taps, stride, dilation)
+    window = ((*taps[:-1], 1) if pairs else taps, stride, dilation)
+    kind = "pairs" if pairs else "direct" if direct else "split"
     if small == "yes":
         _by_results(out, x, strips, window, groups, rows)
     elif small == "no":
-        _by_places(out, x, strips, window, groups, rows, direct)
+        _by_places(out, x, strips, window, groups, rows, kind)
     elif product(out.shape[2:]) <= rows + rows // 2:
         _by_results(out, x, strips, window, groups, rows)
     else:
-        _by_places(out, x, strips, window, groups, rows, direct)
+        _by_places(out, x, strips, window, groups, rows, kind)
 
 
 def _by_places(
@@ -148,66 +155,157 @@ def _by_places(
     window: tuple[tuple[int, ...], ...],
     groups: int,
     rows: int,
-    direct: bool,
+    kind: str,
 ) -> None:
-    """Vectors hold neighbouring places of a result."""
-    T = out.dtype
-    taps, stride, dilation = window
-    places, counts = three_axes(out.shape[2:]), three_axes(taps)
-    strides, dilations = three_axes(stride), three_axes(dilation)
-    phases, sizes = planes_of(places, counts, strides, dilations)
-    depth, each = strips.dim(1), strips.dim(0) // groups  # strips of a group
-    channels = depth // product(counts)
-    lanes = max(compiled_for().vector_bits // T.bits, 1)
-    width = VECTORS * lanes
+    """Vectors hold neighbouring places of a result, or pairs of these; `kind` is "direct", "split" or "pairs"."""
+    planes = _planes_seen(out, window, kind)
+    places, sizes = planes[0], planes[5]
+    factors = FACTORS if kind == "pairs" else 1
+    depth, each = strips.dim(1), strips.dim(0) // (groups * factors)  # strips of a group
+    width = VECTORS * _lanes(out)
+    breadth = _panels(kind) * width
     total = max(((places[0] - 1) * sizes[1] + places[1] - 1) * sizes[2] + places[2], 0)
-    image = x.size // max(out.dim(0), 1)
     batches = out.dim(0) * groups
-    column_blocks = max(ceildiv(total, PANELS * width), 1)
-    wanted = min(batches * out.dim(1) // groups * total * depth // (1 << 20), TASKS)
+    column_blocks = max(ceildiv(total, breadth), 1)
+    wanted = min(batches * out.dim(1) // groups * total * depth * factors // (1 << 20), TASKS)
     strip_blocks = max(min(ceildiv(wanted, max(batches * column_blocks, 1)), each), 1)
     height = ceildiv(each, strip_blocks)
 
     def block(task: Index):
         batch, column_block, strip_block = unravelled(task, (batches, column_blocks, strip_blocks))
-        n, group = batch // groups, batch % groups
-        first_column = column_block * PANELS * width
-        columns = min(total - first_column, PANELS * width)
-        offsets = scratch[int64](depth)
-        sums = stack[T](rows * PANELS * width, zeroed=False)
-        start = n * image + group * channels * product(phases) * product(sizes)
-        _fill_offsets(offsets, channels, counts, strides, dilations, phases, sizes)
-
-        def vector(column: Index, k: Index):
-            """A vector of what a channel and tap see, from a column on."""
-            if direct:
-                return x.at(start + column + k * product(sizes), width=lanes)
-            return x.pointer(*_origin(x)).load(start + column + offsets[k], width=lanes)
-
-        def request(column: Index, first: Index, steps: Index):
-            """Requests what the next panel sees: its lines lie in as many places as there are channels and taps."""
-            for k in range(first, first + steps):
-                place = column + k * product(sizes) if direct else column + offsets[k]
-                for v in unroll(VECTORS):
-                    x.pointer(*_origin(x)).prefetch(start + place + v * lanes)
-
-        for s in range(strip_block * height, min((strip_block + 1) * height, each)):
-            for first in range(0, depth, DEPTH):
-                steps = min(depth - first, DEPTH)
-                for p in range(ceildiv(columns, width)):
-                    left = _first_of(first_column + p * width, total, width)
-                    if s == strip_block * height:
-                        request(first_column + (p + 1) * width, first, steps)
-                    _tile(
-                        lambda k, v, left=left, first=first: vector(left + v * lanes, first + k),
-                        lambda k, i, s=s, first=first: strips[group * each + s, first + k, i],
-                        sums, p * width, first == 0, steps, rows, lanes,
-                    )  # fmt: skip
-            result = group * (out.dim(1) // groups) + s * rows
-            here = min(out.dim(1) // groups - s * rows, rows)
-            _store_strip(out, sums, n, (result, here), (first_column, columns), places, sizes, total)
+        first_column, first_strip = column_block * breadth, strip_block * height
+        columns = (first_column, min(total - first_column, breadth), total)
+        own = (first_strip, min(first_strip + height, each), each)
+        _compute_block(out, x, strips, (batch // groups, batch % groups, groups), columns, own, planes, (rows, kind))
 
     parallel_for(batches * column_blocks * strip_blocks, block, grain=ceildiv(WORK, rows * height * depth * width + 16))
+
+
+def _planes_seen(out: AnyTensor, window: tuple[tuple[int, ...], ...], kind: str) -> tuple[Parts, ...]:
+    """The places of a result, of pairs where it is computed in these, and the taps, strides and dilations of a window,
+    three numbers each; then how many phases there are, and the sizes of a plane."""
+    taps, stride, dilation = three_axes(window[0]), three_axes(window[1]), three_axes(window[2])
+    last = three_axes(out.shape[2:])
+    places = (last[0], last[1], ceildiv(last[2], 2 if kind == "pairs" else 1))
+    return (places, taps, stride, dilation, *planes_of(places, taps, stride, dilation))
+
+
+def _lanes(x: AnyTensor) -> int:
+    lanes: int = max(compiled_for().vector_bits // x.dtype.bits, 1)
+    return lanes
+
+
+def _panels(kind: str) -> int:
+    """How many panels a block of columns has: fewer where four sums are held for each."""
+    return PANELS // 2 if kind == "pairs" else PANELS
+
+
+def _compute_block(
+    out: AnyTensor,
+    x: AnyTensor,
+    strips: AnyTensor,
+    batch: tuple[Index, Index, int],
+    block: tuple[Index, Index, Index],
+    own: tuple[Index, Index, Index],
+    planes: tuple[Parts, ...],
+    how: tuple[int, str],
+) -> None:
+    """Computes some strips of results for a block of columns.
+
+    Args:
+        out, x, strips: those of `conv_packed`.
+        batch: the image, the group, and how many groups there are.
+        block: the first column, how many, and how many the image has.
+        own: the first strip, the one behind the last, and how many a group has.
+        planes: what `_planes_seen` gives.
+        how: the rows of a strip, and the kind.
+    """
+    T = out.dtype
+    (n, group, groups), (first_column, columns, total), (rows, kind) = batch, block, how
+    places, counts, strides, dilations, phases, sizes = planes
+    depth, lanes = strips.dim(1), _lanes(out)
+    channels, width = depth // product(counts), VECTORS * lanes
+    factors, pitch = FACTORS if kind == "pairs" else 1, _panels(kind) * width  # of a row of sums
+    factor = groups * channels * product(phases) * product(sizes)  # from the planes of one factor to those of the next
+    start = n * (x.size // max(out.dim(0), 1)) + group * channels * product(phases) * product(sizes)
+    offsets = scratch[int64](depth)
+    sums = stack[T](STRIPS * factors * rows * pitch, zeroed=False)
+    finished = stack[T](rows * PANELS * width, zeroed=False) if kind == "pairs" else sums
+    _fill_offsets(offsets, channels, counts, strides, dilations, phases, sizes)
+    # A panel that is read from many places stays near for some strips; few steps do not pay for so many sums.
+    together = STRIPS if kind != "direct" and depth >= DEPTH // 2 else 1
+
+    def seen_at(k: Index):
+        return k * product(sizes) if kind == "direct" else offsets[k]
+
+    def vector(place: Index, k: Index):
+        """A vector of what a channel and tap see, from a place on."""
+        if kind == "direct":
+            return x.at(place + seen_at(k), width=lanes)
+        return x.pointer(*_origin(x)).load(place + seen_at(k), width=lanes)
+
+    def add_products(s: Index, count: Index, t: Index, seen: Index):
+        """The sums of some strips for one factor, whose planes lie `seen` elements behind those of the first."""
+        for first in range(0, depth, DEPTH):
+            for column in range(first_column, first_column + columns, width):
+                left = start + seen + _first_of(column, total, width)
+                if s == own[0]:
+                    _request_next(x, seen_at, (start, column, seen, first), block, depth, (factor, factors), lanes)
+                for i in range(count):
+                    strip, at = (t * groups + group) * own[2] + s + i, (i * factors + t) * rows * pitch
+                    _tile(
+                        lambda k, v, left=left, first=first: vector(left + v * lanes, first + k),
+                        lambda k, r, strip=strip, first=first: strips[strip, first + k, r],
+                        (sums, pitch), at + column - first_column, first == 0, min(depth - first, DEPTH), rows, lanes,
+                    )  # fmt: skip
+
+    for s in range(own[0], own[1], together):
+        count = min(own[1] - s, together)
+        for t in range(factors):
+            add_products(s, count, t, t * factor)
+        for i in range(count):
+            if kind == "pairs":
+                add_factors(finished, sums, i * FACTORS * rows, rows, pitch, lanes)
+            at = 0 if kind == "pairs" else i * rows * pitch
+            results = (group * (out.dim(1) // groups), (s + i) * rows, out.dim(1) // groups, rows)
+            _store_strip(out, (finished, at), n, results, block, (*sizes, places[1]), 2 if kind == "pairs" else 1)
+
+
+def _request_next(
+    x: AnyTensor,
+    seen_at: Callable[[Index], Parts],
+    panel: tuple[Index, ...],
+    block: tuple[Index, Index, Index],
+    depth: Index,
+    factors: tuple[Index, int],
+    lanes: int,
+) -> None:
+    """Requests what the next panel sees: its lines lie in as many places as there are channels and taps.
+
+    Of a panel it is the lines of the last elements of its vectors: those before end the panel before it.
+
+    Args:
+        x: the images.
+        seen_at: how far from its place a step sees.
+        panel: where an image begins in x, a column, where the planes of a factor begin in the image, and a step.
+        block: as in `_compute_block`.
+        depth: how many steps there are.
+        factors: how far the planes of one are from those of the next, and how many there are.
+        lanes: those of a vector.
+    """
+    start, column, seen, first = panel
+    width = VECTORS * lanes
+    is_last = column + width >= block[0] + block[1]
+    next_first = first + DEPTH if is_last and first + DEPTH < depth else 0 if is_last else first
+    ahead = start + seen + (block[0] if is_last else column + width) + lanes - 1
+    if is_last and next_first == 0:
+        ahead = ahead + (factors[0] if seen < (factors[1] - 1) * factors[0] else block[1] - seen)
+    for k in range(next_first, min(next_first + DEPTH, depth)):
+        place = ahead + seen_at(k)
+        if is_last:
+            x.pointer(*_origin(x)).prefetch(place - lanes)
+        for v in unroll(VECTORS):
+            x.pointer(*_origin(x)).prefetch(place + v * lanes)
 
 
 def _by_results(
@@ -320,30 +418,40 @@ def _first_of(column: Index, total: Index, width: int) -> Index:
 
 def _store_strip(
     out: AnyTensor,
-    sums: AnyTensor,
+    rows_of_sums: tuple[AnyTensor, Index],
     n: Index,
-    results: tuple[Index, Index],
-    block: tuple[Index, Index],
-    places: tuple[Index, ...],
+    results: tuple[Index, ...],
+    block: tuple[Index, Index, Index],
     sizes: tuple[Index, ...],
-    total: Index,
+    of_column: int,
 ) -> None:
-    """Stores the results of a strip: of each row of a plane those that are places of the result."""
-    first_result, rows = results
-    first_column, columns = block
-    width = VECTORS * max(compiled_for().vector_bits // sums.dtype.bits, 1)
+    """Stores the results of a strip: of each row of a plane those that are places of the result.
+
+    Args:
+        out: the result.
+        rows_of_sums: sums of a block, and where those of the strip begin.
+        n: the image.
+        results: the first one of the group, from there the first one of the strip, how many the group and a strip have.
+        block: the first column, how many, and how many the image has.
+        sizes: of a plane, and how many of the rows of a plane are places of the result.
+        of_column: how many neighbouring places a column has.
+    """
+    sums, start = rows_of_sums
+    first_column, columns, total = block
+    rows = min(results[2] - results[1], results[3])
+    width = VECTORS * _lanes(sums)
     last_panel = total // width * width
-    end = first_column + columns
+    end, last = first_column + columns, out.dim(-1)
     done = first_column
     while done < end:
-        a, b, c = unravelled(done, (places[0], sizes[1], sizes[2]))
+        a, b, c = unravelled(done, sizes[:3])
         count = min(sizes[2] - c, (min(last_panel, end) if done < last_panel else end) - done)
         at = done - first_column + (last_panel - _first_of(last_panel, total, width) if done >= last_panel else 0)
-        if b < places[1]:
+        if b < sizes[3]:
             for i in range(rows):
-                lead = (n, first_result + i, *(a, b)[2 - (out.rank - 3) :])
-                for j in range(min(places[2] - c, count)):
-                    out[(*lead, c + j)] = sums[i * PANELS * width + at + j]
+                lead = (n, results[0] + results[1] + i, *(a, b)[2 - (out.rank - 3) :])
+                for j in range(min(last - c * of_column, count * of_column)):
+                    out[(*lead, c * of_column + j)] = sums[start + i * PANELS * width + at * of_column + j]
         done = done + count
 
 
@@ -377,15 +485,18 @@ def _fill_offsets(
 def _tile(
     vector: Callable[..., Parts],
     weight: Callable[..., Parts],
-    sums: AnyTensor,
+    rows_of_sums: tuple[AnyTensor, int],
     at: Index,
     is_first: bool | Bool,
     steps: Index,
     rows: int,
     lanes: int,
 ) -> None:
-    """Rows of sums from `at` on: the products of weight(k, i) and vector(k, v), added to what they were."""
-    pitch = PANELS * VECTORS * lanes
+    """Rows of sums from `at` on: the products of weight(k, i) and vector(k, v), added to what they were.
+
+    `rows_of_sums` are the sums, and how far one row is from the next.
+    """
+    sums, pitch = rows_of_sums
     totals: tuple[Any, ...] = ()
     for _ in unroll(rows * VECTORS):
         totals = (*totals, SIMD[sums.dtype, lanes](0))

@@ -83,6 +83,73 @@ def test_packed_filters(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert other.tobytes() == results[0].tobytes()
 
 
+PAIRED = [  # as `CASES`: three taps of neighbours along the last axis, 16 channels and results at least
+    ((2, 16, 13, 17), (19, 16, 3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)], 1),
+    ((1, 90, 30, 8), (33, 90, 3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)], 1),  # more steps than a slab has
+    ((1, 20, 40, 61), (130, 20, 3, 3), (1, 1), (1, 1), [(0, 0), (0, 0)], 1),  # more strips than are held
+    ((1, 32, 15, 30), (48, 16, 2, 3), (2, 1), (3, 1), [(3, 0), (0, 2)], 2),
+    ((3, 17, 301), (16, 17, 3), (1,), (1,), [(2, 2)], 1),
+    ((1, 16, 6, 7, 9), (18, 16, 3, 2, 3), (1, 2, 1), (2, 1, 1), [(2, 2), (0, 1), (1, 1)], 1),
+    ((1, 16, 40, 1), (16, 16, 3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)], 1),  # rows of one result
+    ((1, 16, 40, 3), (16, 16, 1, 3), (1, 1), (1, 1), [(0, 0), (0, 0)], 1),
+    ((0, 16, 9, 9), (16, 16, 3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)], 1),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", PAIRED, ids=str)
+def test_results_that_are_computed_in_pairs(case: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two results take four products; without the pass each takes three."""
+    shape, sizes, stride, dilation, padding, groups = case
+    rng = np.random.default_rng(len(shape))
+    x, filter = (rng.standard_normal(each).astype(dtype) for each in (shape, sizes))
+    exact = np.maximum(reference(x + 1, filter, stride, dilation, padding, groups), 0)
+    for symbolic, without in ((False, ""), (True, ""), (False, "graph.pair_filters")):
+        monkeypatch.setenv("EINKORN_WITHOUT", without)
+        model = load(case, DType.from_numpy(np.dtype(dtype)), filter, symbolic=symbolic)
+        prepared = {each.name: each.prepared for each in model.passes}
+        # a row of any length may have few places, which each take a vector of results
+        paired = not without and not (symbolic and len(shape) == 3)
+        assert (prepared.get("pair_filters", 0), prepared["pack_filters"]) == ((1, 0) if paired else (0, 1))
+        result = model(x)[0].to_numpy()
+        assert result.shape == exact.shape
+        bound = 2e-6 if dtype == np.float32 else 1e-14
+        assert np.abs(result - exact).max(initial=0) <= bound * np.abs(exact).max(initial=1)
+
+
+def test_pairs_see_what_their_windows_see() -> None:
+    """A NaN stays in the results whose windows have it, and of the other results no bit changes."""
+    rng = np.random.default_rng(5)
+    case = PAIRED[0]
+    x, filter = (rng.standard_normal(each).astype(np.float32) for each in case[:2])
+    model = load(case, DType.float32, filter, symbolic=True)
+    plain = model(x)[0].to_numpy()
+    for column in (0, 6, 9, 16):
+        one = x.copy()
+        one[1, 3, 5, column] = np.nan
+        changed = np.isnan(model(one)[0].to_numpy())
+        window = np.zeros_like(changed)
+        window[1, :, 4:7, max(column - 1, 0) : column + 2] = True
+        assert np.array_equal(changed, window)
+        assert np.array_equal(model(one)[0].to_numpy()[~window], plain[~window])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "stride", "dilation"),
+    [
+        ((15, 16, 3, 3), 1, 1),
+        ((16, 15, 3, 3), 1, 1),
+        ((16, 16, 3, 3), 2, 1),
+        ((16, 16, 3, 3), 1, 2),
+        ((16, 16, 3, 2), 1, 1),
+    ],
+)
+def test_results_that_are_computed_one_by_one(sizes: Any, stride: int, dilation: int) -> None:
+    case = ((1, sizes[1], 20, 20), sizes, (stride,) * 2, (dilation,) * 2, [(1, 1), (1, 1)], 1)
+    model = load(case, DType.float32, np.ones(sizes, np.float32), symbolic=False)
+    assert {each.name: each.prepared for each in model.passes if each.prepared} == {"pack_filters": 1}
+
+
 def test_packed_filters_of_float64() -> None:
     rng = np.random.default_rng(0)
     shape, sizes, stride, dilation, padding, groups = CASES[0]
