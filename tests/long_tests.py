@@ -65,6 +65,7 @@ LONG = (
     "graph/test_networks.py::test_a_perceptron_with_residuals",
     "graph/test_networks.py::test_an_encoder_of_six_layers",
     "graph/test_onnx.py::test_recurrent_layers_of_any_length",
+    "graph/test_onnx_exported.py",
     "graph/test_onnx_nodes.py",
     "graph/test_onnx_runtime_files.py",
     "graph/test_onnx_runtime_ops.py",

@@ -134,6 +134,8 @@ def grid_sample(
 ) -> TensorValue:
     """Elements at places of their own."""
     x, grid = with_equal_axes(call, "the sizes of the batch axes", (x, 0), (grid, 0))
+    places = equal_size(call, grid.shape[-1], Dim(x.rank - 2), "the sizes of a place and of the axes that are sampled")
+    grid = with_sizes(grid, [*grid.shape[:-1], places])
     named = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     return ops.grid_sample(x, ops.cast(grid, x.dtype), named, padding_mode, bool(align_corners))
 
