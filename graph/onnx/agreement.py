@@ -71,6 +71,18 @@ def with_equal_axes(call: ConvertedNode, what: str, *places: tuple[TensorValue, 
     ]
 
 
+def with_sizes_of(call: ConvertedNode, x: TensorValue, *weights: TensorValue | None) -> TensorValue:
+    """A tensor whose last axes have the sizes of weights that are broadcast over it; an axis of 1 fits any size."""
+    sizes = list(x.shape)
+    for weight in weights:
+        for axis in range(1, 0 if weight is None else weight.rank + 1):
+            assert weight is not None
+            if weight.shape[-axis] != ONE and axis <= x.rank:
+                what = f"the sizes of the input and of its weights on axis {-axis}"
+                sizes[-axis] = equal_size(call, sizes[-axis], weight.shape[-axis], what)
+    return with_sizes(x, sizes)
+
+
 def required_sizes(name: str, value: TensorValue, sizes: Sequence[Dim]) -> TensorValue:
     """An input under the sizes that the caller of the import says it has."""
     for axis, (own, dim) in enumerate(zip(value.shape, sizes, strict=True)):

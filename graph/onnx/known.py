@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.dataclass import dataclass
+from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from .. import ops
 from ..driver.devices import DeviceRef
 from ..ops.stage import current
 from ..staging.value import TensorValue
-from ..types.dims import Dim, StaticDim
+from ..types.dims import Dim, StaticDim, dim_max
 from ..types.tensor_type import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -163,12 +164,24 @@ def same(left: Any, right: Any) -> bool:
 
 
 def quotient(left: Any, right: Any) -> Dim | int:
-    """ONNX's division of integers is rounded towards zero; of sizes, which are not negative, it is rounded down."""
-    if isinstance(left, Dim) or isinstance(right, Dim):
-        if not (Dim(left) >= 0 and Dim(right) >= 1):
-            raise UnknownAtImport
+    """ONNX's division of integers rounds towards zero, that of dims down: a negative part is divided on its own."""
+    if not isinstance(left, Dim) and not isinstance(right, Dim):
+        whole = abs(left) // abs(right)
+        return int(whole if (left < 0) == (right < 0) else -whole)
+    if not _is_at_least(Dim(right), Dim(0)):  # of a divisor that is 0 a call says so
+        raise UnknownAtImport
+    if _is_at_least(Dim(left), Dim(0)):
         return Dim(left) // Dim(right)
-    return int(left / right)
+    result = dim_max(left, 0) // Dim(right)
+    return result if _is_at_least(left, 1 - Dim(right)) else result - dim_max(0 - Dim(left), 0) // Dim(right)
+
+
+def _is_at_least(dim: Dim, bound: Dim) -> bool:
+    """Whether a dim is proven to be so large."""
+    try:
+        return dim >= bound
+    except GraphError:
+        return False
 
 
 def divide(left: Array, right: Array) -> Array:

@@ -286,6 +286,43 @@ def test_channels_of_statistics() -> None:
     assert "the numbers of channels have to be equal" in error.message
 
 
+@pytest.mark.parametrize(("added", "divisor", "then"), [(-1, 4, 2), (-10, 2, 5), (0, 3, 0), (-3, 1, 3)])
+def test_quotients_of_sizes_round_towards_zero(added: int, divisor: int, then: int) -> None:
+    nodes = [
+        node("Shape", "x", "size"),
+        node("Add", "size added", "sum"),
+        node("Div", "sum divisor", "quotient"),
+        node("Add", "quotient then", "result"),
+        node("Expand", "one result", "z"),
+    ]
+    weights: dict[str, Any] = {"added": np.array([added]), "divisor": np.array([divisor]), "then": np.array([then])}
+    made = model(nodes, [value("x", ["n"])], ["z"], one=numbers(1), **weights)
+    graph = agree(made, *({"x": numbers(n)} for n in (0, 1, 2, 5, 9, 10, 11)))
+    assert not graph.ir.steps  # sizes of the result are dims of those of the input
+
+
+def test_a_product_of_sizes_over_one_of_them() -> None:
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("ReduceProd", "shape", "all", keepdims=1),
+        node("Div", "all row", "count"),
+        node("Concat", "count row", "sizes", axis=0),
+        node("Reshape", "x sizes", "y"),
+        node("LayerNormalization", "y scale", "z"),
+    ]
+    made = model(nodes, [value("x", ["n", "m"])], ["z"], row=np.array([4]), scale=numbers(4))
+    calls = [{"x": numbers(n, m)} for n, m in ((1, 4), (2, 6), (8, 1), (0, 3))]
+    assert "the sizes" not in str(agree(made, *calls))
+    nodes[2:4] = [
+        node("Slice", "shape zero one", "count"),
+        node("Div", "all count", "rest"),
+        node("Concat", "count rest", "sizes", axis=0),
+    ]
+    made = model(nodes, [value("x", ["n", "m"])], ["z"], zero=np.array([0]), one=np.array([1]), scale=numbers(4))
+    error = refuses(agree(made, {"x": numbers(3, 4)}, {"x": numbers(1, 4)}), numbers(2, 5))
+    assert "the sizes of the input and of its weights on axis -1 have to be equal" in error.message
+
+
 def test_only_the_arm_that_runs_is_checked() -> None:
     then = branch([node("Add", "x y", "sum"), node("Relu", "sum", "t")], value("t", None))
     other = branch([node("Relu", "x", "e")], value("e", None))

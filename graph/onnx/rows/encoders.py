@@ -13,7 +13,7 @@ from typing import Any
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
-from ..agreement import broadcast_sizes
+from ..agreement import broadcast_sizes, with_sizes_of
 from ..call import NodeCall
 from ..table import MICROSOFT, onnx_op
 from .indexing import steps
@@ -24,7 +24,7 @@ def _normalised(
     call: NodeCall, x: TensorValue, gamma: TensorValue, beta: TensorValue | None, epsilon: float, plain: bool
 ) -> tuple[Any, ...]:
     """Rows of `x` by their mean and deviation; `plain` by their root mean square. With both where they are used."""
-    dtype = gamma.dtype
+    dtype, x = gamma.dtype, with_sizes_of(call, x, gamma, beta)
     if call.outputs < 2 or not any(call.node.output[1:3]):
         if plain:
             return ops.cast(ops.rms_norm(x, widen(gamma), epsilon), dtype), None, None
@@ -79,9 +79,10 @@ def skip_simplified_layer_normalization(
 
 @onnx_op("SimplifiedLayerNormalization")
 def simplified_layer_normalization(
-    x: TensorValue, scale: TensorValue, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+    call: NodeCall, x: TensorValue, scale: TensorValue, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> tuple[TensorValue, TensorValue]:
     """x over its root mean square, over all axes from this one on. ONNX Runtime has it in ONNX's own domain."""
+    x = with_sizes_of(call, x, scale)
     axes = tuple(range(axis % x.rank, x.rank))
     inverse = ops.rsqrt(ops.mean(widen(x) * widen(x), axes) + epsilon)
     return ops.cast(ops.cast(widen(x) * inverse, x.dtype) * ops.cast(scale, x.dtype), scale.dtype), inverse

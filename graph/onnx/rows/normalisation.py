@@ -13,7 +13,7 @@ from typing import Any
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
-from ..agreement import with_equal_axes
+from ..agreement import with_equal_axes, with_sizes_of
 from ..call import NodeCall
 from ..table import onnx_op
 
@@ -80,14 +80,18 @@ def _is_of_channels(x: TensorValue, *statistics: TensorValue) -> bool:
 
 
 @onnx_op("InstanceNormalization")
-def instance_normalization(x: TensorValue, scale: TensorValue, bias: TensorValue, *, epsilon: float) -> TensorValue:
+def instance_normalization(
+    call: NodeCall, x: TensorValue, scale: TensorValue, bias: TensorValue, *, epsilon: float
+) -> TensorValue:
     """Each channel of each item by its own statistics."""
+    x, scale, bias = with_equal_axes(call, "the numbers of channels", (x, 1), (scale, 0), (bias, 0))
     plain, _, _ = standardised(widen(x), range(2, x.rank), epsilon)
     return ops.cast(plain * _channels(widen(scale), x) + _channels(widen(bias), x), x.dtype)
 
 
 @onnx_op("LayerNormalization")
 def layer_normalization(
+    call: NodeCall,
     x: TensorValue,
     scale: TensorValue,
     bias: TensorValue | None = None,
@@ -97,6 +101,7 @@ def layer_normalization(
     stash_type: int = 1,
 ) -> tuple[TensorValue, TensorValue, TensorValue]:
     """Over all axes from this one on."""
+    x = with_sizes_of(call, x, scale, bias)
     axes = range(axis % x.rank, x.rank)
     plain, mean, inverse = standardised(widen(x), axes, epsilon)
     result = ops.cast(plain, x.dtype) * scale if x.dtype.is_half() else plain * scale
@@ -105,9 +110,10 @@ def layer_normalization(
 
 @onnx_op("RMSNormalization")
 def rms_normalization(
-    x: TensorValue, scale: TensorValue, *, axis: int, epsilon: float, stash_type: int = 1
+    call: NodeCall, x: TensorValue, scale: TensorValue, *, axis: int, epsilon: float, stash_type: int = 1
 ) -> TensorValue:
     """x over its root mean square, over all axes from this one on."""
+    x = with_sizes_of(call, x, scale)
     wide = widen(x)
     axes = tuple(range(axis % x.rank, x.rank))
     inverse = ops.rsqrt(ops.mean(wide * wide, axes) + epsilon)
@@ -123,9 +129,17 @@ def _groups(x: TensorValue, num_groups: int, epsilon: float) -> TensorValue:
 
 @onnx_op("GroupNormalization", since=21)
 def group_normalization(
-    x: TensorValue, scale: TensorValue, bias: TensorValue, *, epsilon: float, num_groups: int, stash_type: int = 1
+    call: NodeCall,
+    x: TensorValue,
+    scale: TensorValue,
+    bias: TensorValue,
+    *,
+    epsilon: float,
+    num_groups: int,
+    stash_type: int = 1,
 ) -> TensorValue:
     """Groups of channels by their own statistics; scale and bias a channel."""
+    x, scale, bias = with_equal_axes(call, "the numbers of channels", (x, 1), (scale, 0), (bias, 0))
     plain = _groups(x, num_groups, epsilon)
     return ops.cast(plain * _channels(widen(scale), x) + _channels(widen(bias), x), x.dtype)
 
