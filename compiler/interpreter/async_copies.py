@@ -16,6 +16,7 @@ import numpy as np
 from ...dsl.diagnostics.dataclass import dataclass
 from ..ir.program import Op
 from .machine import Evaluate, Machine, Meeting, evaluates
+from .memory import at_peer
 from .pointers import InterpretedPointer, load, store
 
 Copy = Callable[[], None]
@@ -236,7 +237,7 @@ def _box_copies(
             value[:count] = load(source, base + y * map.strides[1] + x, count, name, location)
         store(value, to, at + box * height * width + place // size, piece, name, location)
 
-    every = itertools.product(range(rows), range(0, columns, piece))
+    every = itertools.product(range(rows // op.attrs.get("share", 1)), range(0, columns, piece))
     return [functools.partial(copy, row, column) for row, column in every]
 
 
@@ -280,8 +281,11 @@ def _copy_box_arriving(op: Op, machine: Machine) -> Evaluate:
         words: InterpretedPointer,
         barrier: int,
     ) -> None:
-        copies = _box_copies(op, machine, to, int(at), map, (x0, x1, x2, x3, x4))
-        _arriving(machine, words, barrier).extend(copies)
+        share = op.attrs.get("share", 1)
+        for rank in range(share):
+            there, place = (pointer if share == 1 else at_peer(machine, pointer, rank) for pointer in (to, words))
+            copies = _box_copies(op, machine, there, int(at), map, (x0, x1, x2, x3, x4))
+            _arriving(machine, place, barrier).extend(copies)
 
     return begin
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from inspect import isgeneratorfunction
 from typing import Any
 
@@ -31,6 +32,23 @@ class _Thread:
     run: Generator[Meeting, Any, None]
     meeting: Meeting | None = None
     given: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Halt:
+    """A block of which no thread can go on before other blocks of the cluster have.
+
+    Attributes:
+        op: where its threads wait.
+        phases: where some of them wait for a phase of a barrier; empty where all wait for the cluster.
+        threads: how many wait.
+        moved: whether one of them has gone on since the block halted before.
+    """
+
+    op: Op
+    threads: int
+    phases: tuple[Op, ...] = ()
+    moved: bool = True
 
 
 def run_grid(machine: Machine, kernel: Callable[..., Any], cluster: tuple[int, int, int], *arguments: Any) -> None:
@@ -59,8 +77,8 @@ def _block(
     place: dict[str, int],
     sizes: list[int],
     captured: tuple[object, ...],
-) -> Generator[Op, None, None]:
-    """The threads of a block until they have ended; gives the place where all of them wait for other blocks."""
+) -> Generator[_Halt, None, None]:
+    """The threads of a block until they have ended; gives where they wait for other blocks."""
     machine.shared = shared
     threads = []
     for number, thread in enumerate(itertools.product(*(range(n) for n in sizes[::-1]))):
@@ -73,24 +91,34 @@ def _block(
             machine.ids = ids
             kernel(*captured)
         return
-    for op in _run_block(machine, [_Thread(number, ids, kernel(*captured)) for number, ids in threads]):
-        yield op
+    for halt in _run_block(machine, [_Thread(number, ids, kernel(*captured)) for number, ids in threads]):
+        yield halt
         machine.shared = shared
 
 
-def _run_cluster(machine: Machine, runs: list[Generator[Op, None, None]]) -> None:
-    """From one place where all blocks wait for each other to the next, until all have ended."""
+def _run_cluster(machine: Machine, runs: list[Generator[_Halt, None, None]]) -> None:
+    """From one place where blocks wait for each other to the next, until all have ended."""
+    halts: dict[int, _Halt | None] = {}
+    order = list(range(len(runs)))
     while True:
-        order = list(range(len(runs)))
-        if machine.random is not None and len(runs) > 1:
+        if machine.random is not None and len(order) > 1:
             machine.random.shuffle(order)
-        places = {number: next(runs[number], None) for number in order}
-        waits = [op for op in places.values() if op is not None]
-        if not waits:
+        came = {number: next(runs[number], None) for number in order}
+        halts |= came
+        order = [number for number, halt in halts.items() if halt is not None and halt.phases]
+        left = [halt for halt in halts.values() if halt is not None]
+        if not left:
             machine.copies.clear()
             return
+        if order:
+            if all(halt is not None and halt.phases and not halt.moved for halt in came.values()):
+                phases = [op for halt in left for op in halt.phases]
+                raise _deadlocked(machine, phases, sum(halt.threads for halt in left))
+            continue
+        waits = [halt.op for halt in left]
         if len(waits) < len(runs) or len({id(op) for op in waits}) > 1:
             raise _apart(machine, waits, len(runs))
+        order = list(range(len(runs)))
 
 
 def _apart(machine: Machine, waits: list[Op], count: int) -> KernelError:
@@ -108,8 +136,8 @@ def _apart(machine: Machine, waits: list[Op], count: int) -> KernelError:
     )
 
 
-def _run_block(machine: Machine, threads: list[_Thread]) -> Generator[Op, None, None]:
-    """From meeting to meeting, until all threads have ended; gives the place where all wait for other blocks."""
+def _run_block(machine: Machine, threads: list[_Thread]) -> Generator[_Halt, None, None]:
+    """From meeting to meeting, until all threads have ended; gives where they wait for other blocks."""
     count, ready = len(threads), threads
     while threads:
         for thread in ready:
@@ -122,10 +150,14 @@ def _run_block(machine: Machine, threads: list[_Thread]) -> Generator[Op, None, 
         warps = _warps(threads, count)
         ready = [thread for warp in warps for thread in _arrived(*warp)]
         ready += _at_named_barriers(threads)
-        ready += [t for t in threads if t.meeting is not None and t.meeting.ended is not None and t.meeting.ended()]
+        ready += _behind_phases(threads)
         if threads and not ready:
             if stuck := [t.meeting.op for t in threads if t.meeting is not None and t.meeting.ended is not None]:
-                raise _deadlocked(machine, stuck, len(threads))
+                halt = _Halt(stuck[0], len(threads), tuple(stuck))
+                while not ready:
+                    yield halt
+                    halt, ready = replace(halt, moved=False), _behind_phases(threads)
+                continue
             for warp, lanes in warps:
                 if any(_lanes_of(thread) for thread in warp):
                     raise _parted(machine, warp, lanes, "warp")
@@ -136,7 +168,12 @@ def _run_block(machine: Machine, threads: list[_Thread]) -> Generator[Op, None, 
                 thread.given = None
             meeting = ready[0].meeting
             if meeting is not None and meeting.op.opcode is CLUSTER_SYNC:
-                yield meeting.op
+                yield _Halt(meeting.op, len(threads))
+
+
+def _behind_phases(threads: list[_Thread]) -> list[_Thread]:
+    """The threads whose phase of a barrier has ended."""
+    return [t for t in threads if t.meeting is not None and t.meeting.ended is not None and t.meeting.ended()]
 
 
 def _lanes_of(thread: _Thread) -> int:

@@ -99,16 +99,18 @@ def _peer(op: Op, machine: Machine) -> Evaluate:
         if not 0 <= rank < blocks:
             text = f"gpu.cluster.peer accesses block {rank} of a cluster of {blocks}"
             raise KernelError(text, code="EK0720", place=location.place, op=machine.op or None)
-        which = next(key for key, pointer in machine.shared.items() if pointer.memory is own.memory)
-        data = own.memory.data
-        fresh = InterpretedBuffer(
-            np.zeros_like(data), own.memory.name, own.memory.shape, np.zeros(data.shape, np.bool_)
-        )
-        return InterpretedPointer(
-            machine.cluster[int(rank)].setdefault(which, InterpretedPointer(fresh)).memory, own.offset
-        )
+        return at_peer(machine, own, int(rank))
 
     return of_block
+
+
+def at_peer(machine: Machine, own: InterpretedPointer, rank: int) -> InterpretedPointer:
+    """The same place in the shared memory of a block of the cluster."""
+    which = next(key for key, pointer in machine.shared.items() if pointer.memory is own.memory)
+    data = own.memory.data
+    fresh = InterpretedBuffer(np.zeros_like(data), own.memory.name, own.memory.shape, np.zeros(data.shape, np.bool_))
+    peer = machine.cluster[rank].setdefault(which, InterpretedPointer(fresh))
+    return InterpretedPointer(peer.memory, own.offset)
 
 
 @evaluates("scratch")

@@ -17,7 +17,10 @@ from .program import OpAttribute, Opcode, Scope
 RING: Final = 16  # barriers of a kernel: as many bulk copies can be under way; a power of two
 
 _ADDRESS = (POINTER, INTEGER)
-_ARRIVALS = {"arrivals": OpAttribute(whole(1, 1 << 20))}
+_ARRIVALS = {
+    "arrivals": OpAttribute(whole(1, 1 << 20)),
+    "scope": OpAttribute(one_of("cluster"), required=False),  # whose threads it orders, if not those of the block
+}
 
 COPY_ASYNC = Opcode(
     "copy_async",
@@ -86,11 +89,12 @@ MBARRIER_BEGIN = Opcode(
 )
 MBARRIER_ARRIVE = Opcode(
     "mbarrier_arrive",
-    "pointer to shared memory, offset, bytes; a thread arrives at a barrier, whose phase ends when so many bytes of"
+    "pointer to shared memory, offset, bytes; a thread arrives at a barrier, which may be that of"
+    " another block of the cluster, and whose phase ends when so many bytes of"
     " bulk copies have arrived, too",
     (POINTER, INTEGER, INTEGER),
     attrs=_ARRIVALS,
-    rule=rules.at_mbarrier(0),
+    rule=rules.mbarrier_arrive,
     reads=True,
     writes=True,
     within="launch",
@@ -160,9 +164,10 @@ COPY_BOX = Opcode(
 )
 COPY_BOX_ARRIVING = Opcode(
     "copy_box_arriving",
-    "the same by one thread, whose bytes arrive at a barrier: pointer, offset",
+    "the same by one thread, whose bytes arrive at a barrier: pointer, offset; attrs share: so many blocks of the"
+    " cluster copy so many parts of the rows, each to all of them",
     (*_ADDRESS, POINTER, *_COORDINATES, *_ADDRESS),
-    attrs=_BOX,
+    attrs=_BOX | {"share": OpAttribute(whole(2, 17), required=False)},
     rule=rules.copy_box,
     reads=True,
     writes=True,

@@ -272,6 +272,12 @@ def at_mbarrier(operand: int) -> Callable[[Op], str | None]:
     return rule
 
 
+def mbarrier_arrive(op: Op) -> str | None:
+    pointer = _pointer(op.operands[0])
+    known = pointer.space in ("shared", "cluster") and pointer.dtype is DType.int64
+    return None if known else f"has a barrier in {pointer}"
+
+
 def copy_row(op: Op) -> str | None:
     to, source = _pointer(op.operands[0]), _pointer(op.operands[2])
     if to.dtype is not source.dtype or to.dtype.is_packed() or to.space != "shared" or to.access == "read-only":

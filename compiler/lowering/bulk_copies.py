@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 
 from ..ir.copy_opcodes import RING
-from ..ir.program import Op, Value
+from ..ir.program import Op, PointerType, Value
 from ..targets.base import BulkOperations
 from . import grids, warps
 from .memory import address, element_of
@@ -87,14 +87,17 @@ def _begin_boxes(w: FunctionWriter, op: Op, barrier: str) -> None:
     (rows, columns), (height, width), rank = op.attrs["tile"], op.attrs["box"], op.attrs["rank"]
     first, text = address(w, to, at), w.type(to.type)
     places = [_narrow(w, number) for number in coordinates[:rank]]
-    size = height * width * to.dtype.bits // 8
-    for number, (column, row) in enumerate(itertools.product(range(0, columns, width), range(0, rows, height))):
+    size, share = height * width * to.dtype.bits // 8, op.attrs.get("share", 1)
+    everyone = w.op(f"arith.constant {(1 << share) - 1} : i16") if share > 1 else ""
+    spelled = bulk_operations(w).copy_box_to_all if share > 1 else bulk_operations(w).copy_box
+    for column, row in itertools.product(range(0, columns, width), range(0, rows // share, height)):
+        number = column // width * (rows // height) + row // height
         steps = zip(places, (column, row), strict=False)
         moved = [w.op(f"arith.addi {place}, {i32(w, step)} : i32") if step else place for place, step in steps]
         there = w.op(f"llvm.getelementptr {first}[{number * size}] : ({text}) -> {text}, i8") if number else first
         given = {f"c{k}": place for k, place in enumerate([*moved, *places[2:]])}
         given |= {"to": there, "map": w.name(source), "barrier": barrier}
-        w.line(bulk_operations(w).copy_box[rank].format(**given))
+        w.line(spelled[rank].format(**given, blocks=everyone))
 
 
 @emits("fetch_map")
@@ -257,11 +260,13 @@ def _begin(w: FunctionWriter, op: Op) -> None:
 def _arrive_at(w: FunctionWriter, op: Op) -> None:
     if w.orders_matrices:
         w.line(bulk_operations(w).order.format())
-    barrier, count = _barrier_of_author(w, op), op.operands[2]
+    barrier, count, spelled = _barrier_of_author(w, op), op.operands[2], bulk_operations(w)
+    elsewhere = isinstance(op.operands[0].type, PointerType) and op.operands[0].type.space == "cluster"
     if count.const == 0:
-        w.line(bulk_operations(w).arrive.format(barrier=barrier))
+        w.line((spelled.arrive_there if elsewhere else spelled.arrive).format(barrier=barrier))
     else:
-        w.line(bulk_operations(w).expect.format(barrier=barrier, bytes=_narrow(w, count)))
+        text = spelled.expect_there if elsewhere else spelled.expect
+        w.line(text.format(barrier=barrier, bytes=_narrow(w, count)))
 
 
 @emits("mbarrier_wait")
@@ -271,7 +276,9 @@ def _wait_for_phase(w: FunctionWriter, op: Op) -> None:
     parity = w.op(f"arith.andi {_narrow(w, op.operands[2])}, {one} : i32")
     w.open("scf.while : () -> () {")
     with w.nested():
-        ended = w.op(bulk_operations(w).ended.format(barrier=barrier, parity=parity))
+        spelled = bulk_operations(w)
+        text = spelled.ended_in_cluster if op.attrs.get("scope") == "cluster" else spelled.ended
+        ended = w.op(text.format(barrier=barrier, parity=parity))
         w.line(f"scf.condition({w.op(f'arith.cmpi ne, {ended}, {one} : i32')})")
     w.open("} do {")
     with w.nested():

@@ -42,12 +42,12 @@ def _visit(builder: Builder, region: Region) -> None:
 
 
 def _expand(builder: Builder, op: Op) -> None:
-    place = op.operands[:2]
+    place, scope = op.operands[:2], op.attrs.get("scope", "block")
     if op.opcode is MBARRIER_BEGIN:
         builder.add("store", [builder.const(0, _COUNT), *place])
     elif op.opcode is MBARRIER_ARRIVE:
         one = builder.const(1, _COUNT)
-        builder.one("atomic", [one, *place], _COUNT, kind="add", ordering="acq_rel", scope="block")
+        builder.one("atomic", [one, *place], _COUNT, kind="add", ordering="acq_rel", scope=scope)
     else:
         _await(builder, op, place)
 
@@ -57,7 +57,8 @@ def _await(builder: Builder, op: Op, place: list[Value]) -> None:
     wanted = builder.one("cast", [builder.imul(builder.iadd(op.operands[2], builder.int_(1)), arrivals)], _COUNT)
     test, body = Region(), Region()
     with builder.inside(test):
-        count = builder.one("atomic_load", place, _COUNT, ordering="acquire", scope="block")
+        scope = op.attrs.get("scope", "block")
+        count = builder.one("atomic_load", place, _COUNT, ordering="acquire", scope=scope)
         builder.add("condition", [builder.row("lt", [count, wanted])])
     with builder.inside(body):
         builder.end()

@@ -181,6 +181,9 @@ class BulkOperations:
         expect: a thread has, and so many `{bytes}` are going to arrive.
         copy_box: by the number of axes of a tensor: the part of it that its `{map}` describes, from the coordinates
             `{c0}`, `{c1}`, …, innermost first, on, to `{to}`; its bytes arrive at the barrier.
+        copy_box_to_all: the same to all blocks of the cluster whose bits `{blocks}` has, and to their barriers.
+        arrive_there, expect_there: as `arrive` and `expect`, at a barrier of another block of the cluster.
+        ended_in_cluster: as `ended`, where threads of other blocks have arrived.
         order_all: as `order`, and for what threads have written into any memory.
         fetch_map: reads a `{map}`, so that the first copy by it need not wait for that.
         ended: whether the phase of a `{parity}` has ended, as an i1; may take a while to say that it has not.
@@ -193,6 +196,10 @@ class BulkOperations:
     arrive: str
     expect: str
     copy_box: Mapping[int, str] = field(hash=False)
+    copy_box_to_all: Mapping[int, str] = field(hash=False)
+    arrive_there: str
+    expect_there: str
+    ended_in_cluster: str
     order_all: str
     fetch_map: str
     ended: str

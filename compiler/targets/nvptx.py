@@ -83,16 +83,17 @@ def _of_barrier(text: str, constraints: str, operands: str, signature: str) -> s
     return f"{_EFFECT.format(text=text, constraints=constraints)}{operands} : {signature}"
 
 
-def _copy_box(rank: int, to: str) -> str:
+def _copy_box(rank: int, to: str, *, to_all: bool = False) -> str:
     """A bulk copy of a part of a tensor of so many axes, described by a map, to shared memory of a cluster or block."""
     coordinates = ", ".join(f"${3 + k}" for k in range(rank))
     text = f"cp.async.bulk.tensor.{rank}d.shared::{to}.global.mbarrier::complete_tx::bytes"
-    operands = ", ".join(["{to}, {map}, {barrier}", *(f"{{c{k}}}" for k in range(rank))])
+    operands = ", ".join(["{to}, {map}, {barrier}", *(f"{{c{k}}}" for k in range(rank)), *["{blocks}"] * to_all])
+    kind, mask = (".multicast::cluster", f", ${3 + rank}") if to_all else ("", "")
     return _of_barrier(
-        f"{text} [$0], [$1, {{{{{coordinates}}}}}], [$2];",
-        f"l,l,l{',r' * rank}",
+        f"{text}{kind} [$0], [$1, {{{{{coordinates}}}}}], [$2]{mask};",
+        f"l,l,l{',r' * rank}{',h' * to_all}",
         operands,
-        f"(!llvm.ptr<3>, !llvm.ptr, !llvm.ptr<3>{', i32' * rank}) -> ()",
+        f"(!llvm.ptr<3>, !llvm.ptr, !llvm.ptr<3>{', i32' * rank}{', i16' * to_all}) -> ()",
     )
 
 
@@ -128,6 +129,22 @@ BULK_GRID: Final = replace(
             "(!llvm.ptr<3>, i32) -> ()",
         ),
         copy_box={rank: _copy_box(rank, "cluster") for rank in _RANKS},
+        copy_box_to_all={rank: _copy_box(rank, "cluster", to_all=True) for rank in _RANKS},
+        arrive_there=_of_barrier(
+            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];", "l", "{barrier}", "(!llvm.ptr<7>) -> ()"
+        ),
+        expect_there=_of_barrier(
+            "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [$0], $1;",
+            "l,r",
+            "{barrier}, {bytes}",
+            "(!llvm.ptr<7>, i32) -> ()",
+        ),
+        ended_in_cluster=_of_barrier(
+            _TEST.replace("parity.", "parity.acquire.cluster."),
+            "=r,l,r",
+            "{barrier}, {parity}",
+            "(!llvm.ptr<3>, i32) -> i32",
+        ),
         order_all='llvm.inline_asm has_side_effects "fence.proxy.async;", "~{{memory}}" : () -> ()',
         fetch_map=_of_barrier("prefetch.tensormap [$0];", "l", "{map}", "(!llvm.ptr) -> ()"),
         ended=_of_barrier(_TEST, "=r,l,r", "{barrier}, {parity}", "(!llvm.ptr<3>, i32) -> i32"),

@@ -25,9 +25,9 @@ class MBarrier:
         """One of several."""
         raise NotImplementedError
 
-    def arrive(self) -> None:
+    def arrive(self, cluster: bool = False) -> None:
         """Counts this thread, and goes on. What the thread has read and stored comes before what those do that have
-        waited for the phase."""
+        waited for the phase. With `cluster`, it is counted at the same barrier of each block of the cluster."""
 
     def wait(self, phase: object) -> None:
         """Waits until a phase has ended. Phases are counted from 0; -1 has ended from the beginning. The barrier is in

@@ -116,12 +116,16 @@ class gpu:
         (block, cluster, device, system) see it; `ordering` is acquire, release, acq_rel or seq_cst."""
 
     @staticmethod
-    def copy_async(to: Any, source: Any, mask: Any = True, arrive: MBarrier | None = None) -> CopyToken:
+    def copy_async(
+        to: Any, source: Any, mask: Any = True, arrive: MBarrier | None = None, multicast: bool = False
+    ) -> CopyToken:
         """Begins to copy neighbours of 4, 8 or 16 bytes from a tensor into shared memory, while this thread goes on:
         `gpu.copy_async(tile[r, c : c + 4], x[i, j : j + 4])`. Both sides lie at a multiple of so many bytes. Where
         `mask` is False, zeros are stored, and nothing is read. A view, `gpu.copy_async(s, x.tile(i, j, (M, N)))`, is
         copied by all threads of the block together, and where it reaches beyond the tensor, its `fill` is stored. With
-        `arrive`, the copy of a view arrives at that barrier when it has ended, once, and gives nothing to wait for."""
+        `arrive`, the copy of a view arrives at that barrier when it has ended, once, and gives nothing to wait for.
+        With `multicast`, the blocks of a cluster begin the same copy together: each copies a part of the view's rows
+        into the memory of all of them, and arrives at the barrier of each."""
         raise NotImplementedError
 
     @staticmethod

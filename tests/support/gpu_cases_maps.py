@@ -10,6 +10,7 @@ from support.gpu_case import Array, GpuCase
 
 F32, BF16 = np.float32, ml_dtypes.bfloat16
 FILE = "tensor_maps.py"
+CLUSTERS = {"clusters": "EK0611"}
 
 
 def _whole(dtype: Any, *shape: int) -> Array:
@@ -44,7 +45,31 @@ def several(op: str, dtype: Any, *shape: int, **params: Any) -> GpuCase:
     return _case(op, dtype, shape, (*shape[:-2], min(shape[-2], 20), min(shape[-1], 40)), 2, **params)
 
 
+def to_all(dtype: Any, m: int, n: int, blocks: int = 2, **params: Any) -> GpuCase:
+    """The blocks of a cluster get the same tiles."""
+    params = {"blocks": blocks, **params}
+    name = f"map-to-all[{np.dtype(dtype).name}-{m}x{n}-{'-'.join(f'{key}{value}' for key, value in params.items())}]"
+
+    def reference(x: Array) -> Array:
+        return np.stack([(x.astype(np.float64) * (block + 1)).astype(dtype) for block in range(blocks)])
+
+    return GpuCase(
+        name,
+        FILE,
+        "tensor_maps::to_all",
+        lambda: (_whole(dtype, m, n),),
+        reference,
+        params,
+        CLUSTERS,
+        small=lambda: (_whole(dtype, min(m, 20), min(n, 40)),),
+    )
+
+
 CASES = (
+    to_all(BF16, 40, 72, stages=2),
+    to_all(BF16, 70, 131, stages=3),  # no map
+    to_all(F32, 70, 40, 4, laid_out=False, M=64, N=16),
+    to_all(np.float16, 64, 200, N=128, M=32),  # two panels
     staged(BF16, 40, 200),  # 64 bytes are exchanged
     staged(np.float16, 37, 136, N=64, M=48),  # 128 bytes
     staged(BF16, 40, 200, N=128, stages=2),  # two panels

@@ -16,7 +16,7 @@ from support.ptx_group import Code, Group, Step, step
 from support.ptx_numbers import type_of
 from support.ptx_parse import Immediate, Instruction
 from support.ptx_tensor_copies import box_copy
-from support.ptx_threads import address_of, load, placed, store, whole_vector
+from support.ptx_threads import address_of, load, of_peer, placed, store, whole_vector
 
 
 @step("cp")
@@ -160,6 +160,15 @@ def each_with_its_block(group: Group, *values: Any) -> list[tuple[int, ...]]:
     return [tuple(map(int, row)) for row in zip(blocks, *(group.spread(value) for value in values), strict=True)]
 
 
+def each_at_its_block(group: Group, address: Any, *values: Any) -> list[tuple[int, ...]]:
+    """The block of shared memory that an address of each thread is in, the address there, and its numbers."""
+    blocks, places = of_peer(group, group.spread(address).astype(np.uint64))
+    return [
+        tuple(map(int, row))
+        for row in zip(group.spread(blocks), places, *(group.spread(value) for value in values), strict=True)
+    ]
+
+
 @step("mbarrier")
 def _barrier(ins: Instruction, code: Code) -> Step:
     kind, word = ins.parts[0], type_of("u32")
@@ -170,7 +179,13 @@ def _barrier(ins: Instruction, code: Code) -> Step:
         "arrive": (*("expect_tx",) * announces, "release", "cta", "shared__cta", "b64"),
         "try_wait": ("parity", "shared__cta", "b64"),
     }
-    if known.get(kind) != ins.parts[1:] or (kind == "arrive" and ins.operands[0] is not None):
+    in_clusters = {
+        "arrive": (*("expect_tx",) * announces, "release", "cluster", "shared__cluster", "b64"),
+        "try_wait": ("parity", "acquire", "cluster", "shared__cta", "b64"),
+    }
+    if ins.parts[1:] not in (known.get(kind), in_clusters.get(kind)) or (
+        kind == "arrive" and ins.operands[0] is not None
+    ):
         raise ins.fail("this form is not known")
     gives = kind in ("try_wait", "arrive")
     address = address_of(ins, ins.operands[1 if gives else 0], code)
@@ -189,7 +204,7 @@ def _barrier(ins: Instruction, code: Code) -> Step:
 
     def run(group: Group) -> None:
         barriers = group.machine.barriers
-        for block, at, count in each_with_its_block(group, address(group), number(group)):
+        for block, at, count in each_at_its_block(group, address(group), number(group)):
             if kind == "init":
                 barriers.make(ins, block, at, count)
             else:
@@ -202,7 +217,7 @@ def _barrier(ins: Instruction, code: Code) -> Step:
 
 def _each_arrives(ins: Instruction, group: Group, address: Any) -> None:
     barriers = group.machine.barriers
-    for block, at in each_with_its_block(group, address):
+    for block, at in each_at_its_block(group, address):
         barriers.arrive(ins, barriers.at(ins, block, at))
 
 

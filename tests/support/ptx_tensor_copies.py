@@ -36,6 +36,8 @@ def box_copy(ins: Instruction, code: Code) -> Step:
     from support.ptx_copies import each_with_its_block
 
     dimension, *rest = ins.parts[3:]
+    to_all = rest[-1:] == ["multicast__cluster"]
+    rest = rest[:-1] if to_all else rest
     known = [[f"shared__{to}", "global", "mbarrier__complete_tx__bytes"] for to in ("cluster", "cta")]
     if rest not in known or dimension[1:] != "d":
         raise ins.fail("this copy of a tensor is not known")
@@ -47,18 +49,31 @@ def box_copy(ins: Instruction, code: Code) -> Step:
     if len(coordinates) != int(dimension[0]):
         raise ins.fail(f"{len(coordinates)} coordinates for {dimension}")
 
+    mask = code.source(ins, ins.operands[3], type_of("u16")) if to_all else None
+
     def run(group: Group) -> None:
         given = (to(group), barrier(group), map(group), *(each(group) for each in coordinates))
-        for block, there, at, described, *place in each_with_its_block(group, *given):
+        blocks = group.spread(mask(group)) if mask is not None else [None] * group.count
+        for bits, (block, there, at, described, *place) in zip(blocks, each_with_its_block(group, *given), strict=True):
             known = map_at(ins, group, described)
             if len(known.sizes) != len(place):
                 raise ins.fail(f"the map has {len(known.sizes)} axes")
             if there % ALIGNMENT:
                 raise ins.fail(f"a box is copied to {there:#x}, which is not a multiple of {ALIGNMENT}")
-            copy = _Box(ins, group, known, block, there, tuple(place))
-            group.machine.barriers.at(ins, block, at).copies.append(copy)
+            for peer in [block] if bits is None else _peers(ins, group, block, int(bits)):
+                copy = _Box(ins, group, known, peer, there, tuple(place))
+                group.machine.barriers.at(ins, peer, at).copies.append(copy)
 
     return run
+
+
+def _peers(ins: Instruction, group: Group, block: int, bits: int) -> list[int]:
+    """The blocks of a cluster that a mask names."""
+    known = group.machine.peers[block]
+    peers = [int(known[rank]) if rank < len(known) else -1 for rank in range(16) if bits >> rank & 1]
+    if -1 in peers:
+        raise ins.fail(f"the mask {bits:#x} names blocks that the cluster does not have")
+    return peers
 
 
 class _Box:

@@ -54,7 +54,7 @@ def load(group: Group, space: str, address: Array, bits: int) -> Array:
     if space == "global":
         return machine.memory.load(address, bits)
     if space == "shared__cluster":
-        return machine.shared.load(*_of_peer(group, address), bits)
+        return machine.shared.load(*of_peer(group, address), bits)
     if space in ("shared", "local"):
         slabs, of = (machine.shared, machine.block_of) if space == "shared" else (machine.local, machine.all_threads)
         return slabs.load(group.take(of), address, bits)
@@ -76,7 +76,7 @@ def store(group: Group, space: str, address: Array, value: Array, bits: int) -> 
     if space == "global":
         machine.memory.store(address, value, bits)
     elif space == "shared__cluster":
-        machine.shared.store(*_of_peer(group, address), value, bits)
+        machine.shared.store(*of_peer(group, address), value, bits)
     elif space in ("shared", "local"):
         slabs, of = (machine.shared, machine.block_of) if space == "shared" else (machine.local, machine.all_threads)
         slabs.store(group.take(of), address, value, bits)
@@ -89,7 +89,7 @@ def store(group: Group, space: str, address: Array, value: Array, bits: int) -> 
                 store(group.part(mask), there, addresses[mask] - np.uint64(start), values[mask], bits)
 
 
-def _of_peer(group: Group, address: Any) -> tuple[Any, Any]:
+def of_peer(group: Group, address: Any) -> tuple[Any, Any]:
     """The block whose shared memory an address of the cluster is in, and the address there."""
     rank = np.asarray(address >> np.uint64(RANK_BIT)).astype(np.int64) - 1
     own = group.take(group.machine.block_of)
@@ -253,7 +253,7 @@ def _atomic(ins: Instruction, code: Code) -> Step:
         places = group.spread(at)
         by = places + group.take(group.machine.block_of).astype(np.uint64) * np.uint64(1 << 58)
         if space == "shared__cluster":
-            block, there = _of_peer(group, places)
+            block, there = of_peer(group, places)
             by = there + np.asarray(block).astype(np.uint64) * np.uint64(1 << 58)
         whose = by if space.startswith("shared") or (not space and int(np.max(at)) >= SHARED_WINDOW) else places
 

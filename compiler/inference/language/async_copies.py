@@ -75,8 +75,18 @@ def _guard(call: Point, tensor: KernelTensor, count: int, argument: str) -> None
 
 
 @rule("gpu.copy_async")
-def copy_async(call: Point, to: object, source: object, mask: object = True, arrive: object = None) -> Copies | None:
+def copy_async(
+    call: Point, to: object, source: object, mask: object = True, arrive: object = None, multicast: object = False
+) -> Copies | None:
     kernel_of(call, "copy_async()")
+    if type(multicast) is not bool:
+        text = f"multicast= is True or False, known at compile time, not {describe(multicast)}"
+        raise call.error("EK0646", text, "multicast")
+    if multicast and (arrive is None or not isinstance(source, TileView)):
+        text = "a copy to all blocks of a cluster is of a tile, and arrives at a barrier of each block"
+        raise call.error(
+            "EK0659", text, "multicast", hint="gpu.copy_async(s, x.tile(...), arrive=full, multicast=True)"
+        )
     if arrive is not None:
         place_of(call, arrive, "arrive")
         if not isinstance(source, TileView):
@@ -86,7 +96,7 @@ def copy_async(call: Point, to: object, source: object, mask: object = True, arr
         if mask is not True:
             text = "gpu.copy_async of a view copies what lies in the tensor, and takes no mask="
             raise call.error("EK0646", text, "mask")
-        return copies.copy(call, to, source, arrive if isinstance(arrive, MBarriers) else None)
+        return copies.copy(call, to, source, arrive if isinstance(arrive, MBarriers) else None, multicast)
     builder = call.builder
     target, count = _neighbours(call, to, "to")
     given, others = _neighbours(call, source, "source")

@@ -9,6 +9,8 @@ Where hardware has none, a barrier is a number that counts arrivals (see `passes
 
 from __future__ import annotations
 
+import math
+
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce
@@ -96,12 +98,28 @@ def arrive(call: Point, barrier: MBarriers, bytes: Value | None = None) -> None:
     """The thread arrives; the phase ends when so many bytes of bulk copies have come, too."""
     pointer, offset, arrivals = place_of(call, barrier, "arrive")
     count = call.builder.int_(0) if bytes is None else bytes
-    call.builder.add("mbarrier_arrive", [pointer, offset, count], arrivals=arrivals)
+    call.builder.add("mbarrier_arrive", [pointer, offset, count], (), (), arrivals=arrivals, **scope_of(call))
 
 
 @method(MBarriers, "arrive")
-def _arrive(call: Point, owner: MBarriers) -> None:
-    arrive(call, owner)
+def _arrive(call: Point, owner: MBarriers, cluster: object = False) -> None:
+    if type(cluster) is not bool:
+        text = f"cluster= of arrive is True or False, known at compile time, not {describe(cluster)}"
+        raise call.error("EK0659", text, "cluster")
+    (arrive_everywhere if cluster else arrive)(call, owner)
+
+
+def arrive_everywhere(call: Point, barrier: MBarriers, bytes: Value | None = None) -> None:
+    """The thread arrives at this barrier of each block of the cluster, where so many bytes are to come, too."""
+    pointer, offset, arrivals = place_of(call, barrier, "arrive")
+    builder, blocks = call.builder, math.prod(kernel_of(call, "arrive()").cluster)
+    if blocks == 1:
+        arrive(call, barrier, bytes)
+        return
+    count, type = builder.int_(0) if bytes is None else bytes, PointerType(DType.int64, "cluster")
+    for rank in range(blocks):
+        there = builder.one("peer", [pointer, builder.int_(rank)], type, blocks=blocks)
+        builder.add("mbarrier_arrive", [there, offset, count], arrivals=arrivals, scope="cluster")
 
 
 @method(MBarriers, "wait")
@@ -113,14 +131,20 @@ def wait(call: Point, owner: MBarriers, phase: object) -> None:
     if call.evaluator.checks.level != "off" and (not target.has_grid or target.simulates):
         _check_phase(call, pointer, offset, number, arrivals)
     call.locate()
-    call.builder.add("mbarrier_wait", [pointer, offset, number], arrivals=arrivals)
+    call.builder.add("mbarrier_wait", [pointer, offset, number], (), (), arrivals=arrivals, **scope_of(call))
+
+
+def scope_of(call: Point) -> dict[str, str]:
+    """Whose threads a barrier orders: those of the cluster, where there is one, as these arrive at it, too."""
+    return {"scope": "cluster"} if math.prod(kernel_of(call, "mbarrier").cluster) > 1 else {}
 
 
 def _check_phase(call: Point, pointer: Value, offset: Value, phase: Value, arrivals: int) -> None:
     """Hardware has one bit of the number of a phase: it confuses phases that are two apart."""
     builder = call.builder
     call.locate()
-    count = builder.one("atomic_load", [pointer, offset], COUNT, ordering="relaxed", scope="block")
+    scope = scope_of(call).get("scope", "block")
+    count = builder.one("atomic_load", [pointer, offset], COUNT, ordering="relaxed", scope=scope)
     current = builder.idiv(builder.one("cast", [count], INT), builder.int_(arrivals))
     ahead = builder.isub(phase, current)
     near = [builder.compare("ge", ahead, builder.int_(-1)), builder.compare("le", ahead, builder.int_(0))]

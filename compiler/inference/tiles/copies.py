@@ -9,6 +9,7 @@ See also `bulk_copies` (whole rows at once), `tensor_maps` (whole tiles at once)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from ...ir.program import Value
 from ..conversion import coerce
 from ..evaluator import Point
 from ..language import mbarriers
-from ..language.grids import synchronise
+from ..language.grids import kernel_of, synchronise
 from ..members.spans import Span, chosen, guarded, when
 from ..values.compile_time import Copies
 from ..values.describe import describe
@@ -27,15 +28,19 @@ from ..values.index import BodyIndex
 from ..values.mbarriers import MBarriers
 from ..values.tensors import KernelTensor
 from ..values.tiles import TileView
-from . import access, bulk_copies, layouts, tensor_maps
+from . import access, bulk_copies, layouts, multicasts, tensor_maps
 from .operands import in_rows
 from .swizzles import is_laid_out, is_shared, neighbours_of, place_of, rows_apart
 
 SIZES = (16, 8, 4)
 
 
-def copy(call: Point, to: Any, view: TileView, arrive: MBarriers | None = None) -> Copies | None:
+def copy(
+    call: Point, to: Any, view: TileView, arrive: MBarriers | None = None, multicast: bool = False
+) -> Copies | None:
     """Begins to copy a view into a matrix in shared memory; the copy arrives at a barrier if one is given.
+
+    With `multicast` each block of the cluster copies its part into the memory of all, and arrives at their barriers.
 
     Raises:
         CompileError: EK0646, the matrix is not in shared memory, or has another shape or dtype.
@@ -43,6 +48,9 @@ def copy(call: Point, to: Any, view: TileView, arrive: MBarriers | None = None) 
     _check(call, to, view)
     threads = layouts.threads_of(call, "copy_async()")
     builder = call.builder
+    if multicast and arrive is not None and math.prod(kernel_of(call, "copy_async()").cluster) > 1:
+        multicasts.copy(call, to, view, arrive, threads)
+        return None
     count = _piece(to, view)
     fast: Value | bool = False
     reach = access.Reach(call, view)

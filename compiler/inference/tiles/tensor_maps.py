@@ -77,12 +77,12 @@ class MapPlan:
         return f"by a tensor map: boxes of {self.box.rows} x {self.box.columns}{swizzle}"
 
 
-def plan(call: Point, to: KernelTensor, view: TileView, reach: access.Reach) -> MapPlan | str:
-    """How a tile is copied by a tensor map, or why it is not."""
+def plan(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, share: int = 1) -> MapPlan | str:
+    """How a tile is copied by a tensor map, in so many equal parts of its rows at least, or why it is not."""
     bits = view.tensor.dtype.bits
     if view.tensor.dtype.is_packed() or bits not in (8, 16, 32, 64):
         return f"elements have {bits} bits"
-    box = _box_of(call, to, view)
+    box = _box_of(to, view, view.shape[0] // share)
     if isinstance(box, str):
         return box
     found = _root_of(view, whole=reach.whole is True)
@@ -107,8 +107,8 @@ def plan(call: Point, to: KernelTensor, view: TileView, reach: access.Reach) -> 
 # *** shared memory ***
 
 
-def _box_of(call: Point, to: KernelTensor, view: TileView) -> Box | str:
-    """The box of a tile, or why the matrix in shared memory takes none."""
+def _box_of(to: KernelTensor, view: TileView, part: int) -> Box | str:
+    """The box of a tile, of which a copy takes at most so many rows; or why the matrix in shared memory takes none."""
     (rows, columns), size, root = view.shape, view.tensor.dtype.bits // 8, root_of(to)
     if not _has_whole_rows(to, view.shape):
         return "the view of shared memory has not its whole rows"
@@ -118,13 +118,13 @@ def _box_of(call: Point, to: KernelTensor, view: TileView) -> Box | str:
         width = root.swizzle.piece * (root.swizzle.mask + 1)
         if (root.panel or columns) != width or _SHIFTS.get(width * size) != root.swizzle.shift:
             return "rows in shared memory are longer than what hardware exchanges pieces within"
-        if rows % 8:
-            return "the tile has not a multiple of eight rows"
-        box = Box(_most_rows(rows, 8), width, width * size, 8 * width * size)
+        if part % 8:
+            return "a copy has not a multiple of eight rows"
+        box = Box(_most_rows(part, 8), width, width * size, 8 * width * size)
     elif not in_rows(to) or columns > MOST_ALONG or columns * size % PIECE:
         return f"rows have more than {MOST_ALONG} elements, or are not multiples of {PIECE} bytes"
     else:
-        box = Box(_most_rows(rows, 1), columns, 0, BANKS)
+        box = Box(_most_rows(part, 1), columns, 0, BANKS)
     apart = [box.rows * box.columns * size] if box.rows < rows or box.columns < columns else []
     if len(root.dims) > 2:
         apart.append(rows * columns * size)
@@ -279,6 +279,28 @@ def copy(call: Point, plan: MapPlan, map: Value, to: KernelTensor, view: TileVie
     first = builder.compare("eq", layouts.thread_number(call), zero)
     when(builder, first, lambda: builder.add("copy_box_arriving", [*operands, *barrier], (), (), **attrs))
     rows, columns = view.shape
+    return builder.int_(rows * columns * to.dtype.bits // 8)
+
+
+def copy_to_cluster(
+    call: Point,
+    plan: MapPlan,
+    map: Value,
+    to: KernelTensor,
+    part: TileView,
+    first: Value,
+    barrier: MBarriers,
+    blocks: int,
+) -> Value:
+    """Begins the copy of a part of a tile, from its row `first` on, to all blocks; gives how many bytes each gets."""
+    builder, zero = call.builder, call.builder.int_(0)
+    _align(to, plan.box.align)
+    rows, columns = part.shape
+    place = place_of(to, builder, (first, zero))
+    operands = [*place, map, *_coordinates(builder, plan, part), *mbarriers.place_of(call, barrier, "arrive")[:2]]
+    attrs: dict[str, object] = {"tile": (rows * blocks, columns), "share": blocks, **plan.attrs}
+    one = builder.compare("eq", layouts.thread_number(call), zero)
+    when(builder, one, lambda: builder.add("copy_box_arriving", operands, (), (), **attrs))
     return builder.int_(rows * columns * to.dtype.bits // 8)
 
 

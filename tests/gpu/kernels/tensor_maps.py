@@ -115,3 +115,54 @@ def merged(
     """The sizes of the matrix are computed in the kernel."""
     grid = (ceildiv(x.dim(2), N), ceildiv(x.dim(0) * x.dim(1), M), 1)
     ctx.launch(merged_block, out, x, grid=grid, block=64, parameters={"M": M, "N": N})
+
+
+def to_all_block(out, x, M: int, N: int, stages: int, blocks: int, threads: int, laid_out: bool):
+    """Each block of a cluster gets all tiles of x, of which it copies a part; block b stores their (b + 1)-fold."""
+    held = gpu.shared[x.dtype](stages, M, N, layout="dot") if laid_out else gpu.shared[x.dtype](stages, M, N)
+    full, empty = gpu.mbarrier(blocks, stages), gpu.mbarrier(blocks * threads, stages)
+    block, row = gpu.block_in_cluster.x, gpu.block_idx.y
+    gpu.cluster.sync()
+    for k in range(ceildiv(x.dim(1), N)):
+        at, phase = k % stages, k // stages
+        empty[at].wait(phase - 1)
+        gpu.copy_async(held[at], x.tile(row, k, (M, N)), arrive=full[at], multicast=True)
+        full[at].wait(phase)
+        t = gpu.load(held[at])
+        empty[at].arrive(cluster=True)
+        total = t
+        for _ in range(block):
+            total = total + t
+        total.store(out[block, :, :].tile(row, k, (M, N)))
+    gpu.cluster.sync()
+
+
+@register("tensor_maps::to_all")
+def to_all(
+    out: OutputTensor[T, "c m n"],
+    x: InputTensor[T, "m n"],
+    ctx: DeviceContext,
+    *,
+    M: int = 32,
+    N: int = 32,
+    stages: int = 1,
+    blocks: int = 2,
+    threads: int = 64,
+    laid_out: bool = True,
+) -> None:
+    ctx.launch(
+        to_all_block,
+        out,
+        x,
+        grid=(blocks, ceildiv(x.dim(0), M)),
+        block=threads,
+        cluster=blocks,
+        parameters={
+            "M": M,
+            "N": N,
+            "stages": stages,
+            "blocks": blocks,
+            "threads": threads,
+            "laid_out": laid_out,
+        },
+    )
