@@ -2,7 +2,9 @@
 
     int32_t ek_mpi_exchange(context, slot, kind, to, from, bytes, count, node)      see `dsl.contract.exchange`
 
-An operation is started without waiting, and then tested until it is done. After so many tests the rank notes what it
+An operation is started without waiting, and then tested until it is done. Where a kernel only begins it, its request
+lies in a row of the communicator's table until a kernel waits for it; without a free row, it is done at once. After so
+many tests the rank notes what it
 waits for and gives its core to other threads between tests, where it also looks for signals, for the time-out, and for
 a rank that has ended. What takes longer than `PATIENCE` is tested every `PAUSE` only.
 Handles of MPI are passed as words: where a library has 32 bits of them, it ignores the others. Python is called where
@@ -15,7 +17,7 @@ import re
 from typing import Final
 
 from ...dsl.contract import abi
-from ...dsl.contract.exchange import BOARD_WORDS, RANKS_WORDS, SLOT_WORDS, Exchange
+from ...dsl.contract.exchange import BOARD_WORDS, MOST_OPEN, OPEN_WORDS, RANKS_WORDS, SLOT_WORDS, Exchange
 from ...dsl.diagnostics.errors import TargetError
 from ..codegen.llvm import compile_module
 from ..targets import Target
@@ -46,6 +48,9 @@ def exchange_text(system: ThreadSystem) -> str:
         for number, word in enumerate(words):
             place = f"getelementptr inbounds i8, ptr %{name}, i64 {8 * number}"
             text = text.replace(f"{name.upper()}({word})", place)
+    for word in OPEN_WORDS:
+        text = text.replace(f"OPEN_{word.upper()}", str(8 * OPEN_WORDS.index(word)))
+    text = text.replace("OPEN_SIZE", str(8 * len(OPEN_WORDS))).replace("MOST_OPEN", str(MOST_OPEN))
     numbers = {"STATUS_OFFSET": abi.STATUS_OFFSET, "POLL_OFFSET": abi.POLL_OFFSET, "PATIENCE": PATIENCE, "PAUSE": PAUSE}
     for name, number in numbers.items():
         text = text.replace(name, str(number))
@@ -75,6 +80,8 @@ entry:
   %byte = GET(i64, RANKS(byte))
   %tag = GET(i64, RANKS(tag))
   %most = GET(i64, RANKS(most))
+  %Iallgather.place = RANKS(Iallgather)
+  %Ialltoall.place = RANKS(Ialltoall)
   %large = icmp sgt i64 %bytes, %most
   br i1 %large, label %hand.over, label %begin
 hand.over:
@@ -86,6 +93,11 @@ begin:
     i32 KIND_ALLGATHER, label %allgather
     i32 KIND_ALLTOALL, label %alltoall
     i32 KIND_BROADCAST, label %broadcast
+    i32 KIND_GATHER_PIECES, label %gather.pieces
+    i32 KIND_START_ALLGATHER, label %find.free
+    i32 KIND_START_ALLTOALL, label %find.free
+    i32 KIND_WAIT, label %find.open
+    i32 KIND_PROGRESS, label %go.on
   ]
 allgather:
   call void @count(ptr %ranks)
@@ -99,11 +111,66 @@ broadcast:
   call void @count(ptr %ranks)
 START(Ibcast, ptr %to, i64 %bytes, i64 %byte, i64 %source, i64 %comm, ptr %request)
   br label %wait
+gather.pieces:
+  %pieces = GET(i64, RANKS(pieces))
+  call void @count(ptr %ranks)
+  %gather = GET(ptr, RANKS(Iallgather))
+  %gather.code = call i32 %gather(ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %pieces,
+                                  ptr %request)
+  br label %wait
 wait:
-  %code = phi i32 [ %Iallgather.code, %allgather ], [ %Ialltoall.code, %alltoall ], [ %Ibcast.code, %broadcast ]
-  %ended = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code)
+  %code = phi i32 [ %Iallgather.code, %allgather ], [ %Ialltoall.code, %alltoall ], [ %Ibcast.code, %broadcast ],
+                  [ %gather.code, %gather.pieces ]
+  %now.begun = GET(i64, RANKS(begun))
+  %ended = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code,
+                          i64 %now.begun)
   ret i32 %ended
+find.free:
+  %free = call ptr @open_row(ptr %ranks, ptr null)
+  %no.row = icmp eq ptr %free, null
+  %no.bytes = icmp eq i64 %bytes, 0
+  %at.once = or i1 %no.row, %no.bytes
+  %gathers = icmp eq i32 %kind, KIND_START_ALLGATHER
+  br i1 %at.once, label %do.at.once, label %start
+do.at.once:
+  br i1 %gathers, label %allgather, label %alltoall
+start:
+  call void @count(ptr %ranks)
+  %number = GET(i64, RANKS(begun))
+  call void @open(ptr %free, ptr %to, i64 %number)
+  %free.request = getelementptr inbounds i8, ptr %free, i64 OPEN_REQUEST
+  %begin.at = select i1 %gathers, ptr %Iallgather.place, ptr %Ialltoall.place
+  %begin.one = load ptr, ptr %begin.at
+  %begin.code = call i32 %begin.one(ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %comm,
+                                    ptr %free.request)
+  %not.begun = icmp ne i32 %begin.code, 0
+  br i1 %not.begun, label %begin.failed, label %done
+begin.failed:
+  call void @open(ptr %free, ptr null, i64 0)
+  %begin.reported = call i32 @fail(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, i32 %begin.code)
+  ret i32 1
+find.open:
+  %begun.row = call ptr @open_row(ptr %ranks, ptr %to)
+  %not.open = icmp eq ptr %begun.row, null
+  %no.place = icmp eq ptr %to, null
+  %nothing.begun = or i1 %not.open, %no.place
+  br i1 %nothing.begun, label %done, label %wait.open
+wait.open:
+  %open.request = getelementptr inbounds i8, ptr %begun.row, i64 OPEN_REQUEST
+  %open.number.at = getelementptr inbounds i8, ptr %begun.row, i64 OPEN_NUMBER
+  %open.number = load i64, ptr %open.number.at
+  %open.ended = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %open.request, i32 0,
+                               i64 %open.number)
+  %still.open = icmp ne i32 %open.ended, 0
+  br i1 %still.open, label %failed, label %close
+close:
+  call void @open(ptr %begun.row, ptr null, i64 0)
+  ret i32 0
+go.on:
+  call void @progress(ptr %ranks)
+  ret i32 0
 move:
+  %so.far = GET(i64, RANKS(begun))
   %receives = icmp sge i64 %source, 0
   %sends = icmp sge i64 %target, 0
   br i1 %receives, label %receive, label %nothing
@@ -121,7 +188,8 @@ send.too:
   br i1 %sends, label %send, label %received
 send:
 START(Isend, ptr %from, i64 %bytes, i64 %byte, i64 %target, i64 %tag, i64 %comm, ptr %sending)
-  %sent = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %sending, i32 %Isend.code)
+  %sent = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %sending, i32 %Isend.code,
+                         i64 %so.far)
   %lost = icmp ne i32 %sent, 0
   br i1 %lost, label %failed, label %received
 failed:
@@ -129,7 +197,8 @@ failed:
 received:
   br i1 %receives, label %await, label %done
 await:
-  %came = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %begun)
+  %came = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %begun,
+                         i64 %so.far)
   ret i32 %came
 done:
   ret i32 0
@@ -143,6 +212,63 @@ entry:
   ret void
 }
 
+; The row of what was begun with this result, or null; with null, a free one.
+define internal ptr @open_row(ptr %ranks, ptr %to) {
+entry:
+  %first = GET(ptr, RANKS(open))
+  br label %look
+look:
+  %k = phi i64 [ 0, %entry ], [ %next, %other ]
+  %place = mul i64 %k, OPEN_SIZE
+  %row = getelementptr inbounds i8, ptr %first, i64 %place
+  %known = load ptr, ptr %row
+  %same = icmp eq ptr %known, %to
+  br i1 %same, label %found, label %other
+other:
+  %next = add i64 %k, 1
+  %more = icmp slt i64 %next, MOST_OPEN
+  br i1 %more, label %look, label %none
+found:
+  ret ptr %row
+none:
+  ret ptr null
+}
+
+define internal void @open(ptr %row, ptr %to, i64 %number) {
+entry:
+  store ptr %to, ptr %row
+  %number.at = getelementptr inbounds i8, ptr %row, i64 OPEN_NUMBER
+  store i64 %number, ptr %number.at
+  ret void
+}
+
+; Tests what was begun, once.
+define internal void @progress(ptr %ranks) {
+entry:
+  %flag = alloca i32, align 4
+  %state = alloca [64 x i8], align 8
+  %test = GET(ptr, RANKS(Test))
+  %first = GET(ptr, RANKS(open))
+  br label %look
+look:
+  %k = phi i64 [ 0, %entry ], [ %next, %other ]
+  %place = mul i64 %k, OPEN_SIZE
+  %row = getelementptr inbounds i8, ptr %first, i64 %place
+  %known = load ptr, ptr %row
+  %is.free = icmp eq ptr %known, null
+  br i1 %is.free, label %other, label %try
+try:
+  %request = getelementptr inbounds i8, ptr %row, i64 OPEN_REQUEST
+  %result = call i32 %test(ptr %request, ptr %flag, ptr %state)
+  br label %other
+other:
+  %next = add i64 %k, 1
+  %more = icmp slt i64 %next, MOST_OPEN
+  br i1 %more, label %look, label %over
+over:
+  ret void
+}
+
 ; Reports to Python that an exchange was not made.
 define internal i32 @fail(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, i32 %code) cold noinline {
 entry:
@@ -153,9 +279,9 @@ entry:
   ret i32 1
 }
 
-; Waits for an operation that was started with this code.
+; Waits for an operation of this number, which was started with this code.
 define internal i32 @wait(
-    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code
+    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code, i64 %number
 ) {
 entry:
   %flag = alloca i32, align 4
@@ -178,7 +304,7 @@ again:
   %more = icmp slt i64 %next, %spins
   br i1 %more, label %spin, label %slow
 slow:
-  %ended = call i32 @wait_long(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request)
+  %ended = call i32 @wait_long(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i64 %number)
   ret i32 %ended
 wrong:
   %why = phi i32 [ %code, %entry ], [ %result, %spin ]
@@ -201,7 +327,7 @@ entry:
 }
 
 define internal i32 @wait_long(
-    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request
+    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i64 %number
 ) noinline {
 entry:
   %flag = alloca i32, align 4
@@ -219,7 +345,8 @@ entry:
   store i64 0, ptr %pause
   %pause.rest = getelementptr inbounds i8, ptr %pause, i64 8
   store i64 PAUSE, ptr %pause.rest
-  %begun = GET(i64, RANKS(begun))
+  %awaited.at = RANKS(awaited)
+  store i64 %number, ptr %awaited.at
   %row = GET(ptr, RANKS(board))
   %known = icmp ne ptr %row, null
   %row.vain = ROW(vain)
@@ -227,7 +354,7 @@ entry:
   br i1 %known, label %note, label %again
 note:
   %row.begun = ROW(begun)
-  store i64 %begun, ptr %row.begun
+  store i64 %number, ptr %row.begun
   %row.count = ROW(count)
   store i64 %count, ptr %row.count
   %text = GET(ptr, SLOT(text))
@@ -260,7 +387,7 @@ time:
   %limited = icmp ne i64 %limit, 0
   %late = and i1 %over, %limited
   %vain = load atomic i64, ptr %vain.at monotonic, align 8
-  %is.vain = icmp eq i64 %vain, %begun
+  %is.vain = icmp eq i64 %vain, %number
   %ends = or i1 %late, %is.vain
   br i1 %ends, label %fail, label %rest
 rest:

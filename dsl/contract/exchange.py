@@ -1,6 +1,6 @@
 """Fixes how the kernels of collectives reach a communicator: a function by its address, and what it needs.
 
-Kernels move bytes only, in six ways. `abi.Context.collectives` points to a row of slots, one for each report of the
+Kernels move bytes only, in a few ways. `abi.Context.collectives` points to a row of slots, one for each report of the
 code; a kernel calls the function of its slot:
 
     int32_t exchange(context, slot, kind, to, from, bytes, count, node) -> 0, or nonzero after a failure
@@ -32,12 +32,32 @@ class Exchange(IntEnum):
     MOVE = 3
     # Python alone is called so: an exchange was not made. `bytes` is the code of the library, 0 where it took too long.
     FAILED = 4
+    GATHER_PIECES = 5  # as ALLGATHER, and in an order of its own: it may overtake what was called before, on some ranks
+    # As ALLGATHER and ALLTOALL, which are begun: until WAIT with the same `to`, both memories belong to the exchange.
+    # What cannot be begun is made at once.
+    START_ALLGATHER = 6
+    START_ALLTOALL = 7
+    WAIT = 8  # until what was begun with this `to` is done; where nothing was begun, it is
+    PROGRESS = 9  # lets what was begun go on, without waiting
+
+
+# What those that begin do at once where they cannot.
+AT_ONCE: Final = {
+    Exchange.START_ALLGATHER: Exchange.ALLGATHER,
+    Exchange.START_ALLTOALL: Exchange.ALLTOALL,
+    Exchange.GATHER_PIECES: Exchange.ALLGATHER,
+}
 
 
 # The words of a slot, of the table of a communicator of MPI, and of a row of the board before its text.
 SLOT_WORDS: Final = ("function", "ranks", "target", "source", "text", "size")
 COUNTED: Final = ("Iallgather", "Ialltoall", "Ibcast", "Isend", "Irecv")  # of MPI 4 they take counts of 64 bits
-RANKS_WORDS: Final = (*COUNTED, "Test", "comm", "byte", "tag", "most", "spins", "limit", "begun", "python", "board")
+RANKS_WORDS: Final = (
+    *(*COUNTED, "Test", "comm", "pieces", "byte", "tag", "most", "spins", "limit"),
+    *("begun", "awaited", "python", "board", "open"),
+)
+OPEN_WORDS: Final = ("to", "request", "number")
+MOST_OPEN: Final = 64  # operations of a communicator that are begun and not waited for; further ones are made at once
 BOARD_WORDS: Final = ("begun", "count", "vain", "ended")
 
 
@@ -74,17 +94,32 @@ class RanksTable(ctypes.Structure):
 
     Fields:
         Iallgather to Test: addresses of MPI's functions.
-        comm, byte: handles of the communicator and of the type of bytes.
+        comm, pieces: handles of the communicator, and of one with the same ranks for `GATHER_PIECES`.
+        byte: handle of the type of bytes.
         tag: of messages between two ranks.
         most: how many bytes a piece may have; Python moves larger ones.
         spins: how often an operation is tested before the thread gives its core to others.
         limit: how many nanoseconds it may take; 0 for ever.
         begun: how many operations of this communicator have begun.
+        awaited: the number of the one that this rank has waited for last.
         python: the function of Python's that takes what is too large, and failures.
         board: where this rank notes what it waits for (see `BoardRow`), or null.
+        open: `MOST_OPEN` operations that were begun (see `OpenExchange`).
     """
 
     _fields_ = tuple((name, ctypes.c_int64) for name in RANKS_WORDS)
+
+
+class OpenExchange(ctypes.Structure):
+    """An operation that was begun.
+
+    Fields:
+        to: where its result comes; 0 while this row is free.
+        request: the handle of MPI.
+        number: which operation of the communicator it is.
+    """
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in OPEN_WORDS)
 
 
 class BoardRow(ctypes.Structure):

@@ -60,6 +60,7 @@ class Caller:
         is_simulated = driver.draws or driver.checked is not None
         self.simulated = SimulatedCall(plan, self.memory, self.native) if is_simulated else None
         self.reports = self.collector(plan, self.native, self.simulated, filling)
+        self.reports.memory = self.memory
         self.given: Sequence[Buffer | None] | None = None
         self.variants: dict[tuple[Pattern, ...], Caller] = {}
         self.known: dict[tuple[Pattern, ...], Caller] = {} if like is None else like.known

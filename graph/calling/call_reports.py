@@ -40,6 +40,7 @@ class ReportCollector:
     Attributes:
         failure: the first one of the call under way.
         interrupt: the exception that ends the call under way: one that came in the middle of a report, or `cancel`'s.
+        memory: of the calls, which exchanges that a call has begun may still write to after it has failed.
         prints: what shows tensors; None where no options were chosen.
     """
 
@@ -51,6 +52,7 @@ class ReportCollector:
         self.failure: Failure | None = None
         self.interrupt: BaseException | None = None
         self.prints = TensorPrints(plan.code.prints) if plan.code.prints != PrintOptions() else None
+        self.memory: object = None
         self._accesses = Accesses()
         self._collectives: CollectiveCalls | None = None
         if any(report.kind == EXCHANGE_SITE for report in plan.code.reports):
@@ -121,6 +123,7 @@ class ReportCollector:
 
     def fail(self, arrays: Sequence[Any], code: int) -> None:
         """Raises what a kernel reported, or else what the device says of the code that the entry gave back."""
+        self.abandon(arrays)
         status, failure = self._ended()
         table = self._native.table
         if table is not None:
@@ -141,6 +144,11 @@ class ReportCollector:
         by, self._reported_by = [self._reported_by] if self._reported_by else [], ""
         known = self._plan.driver.error(code) if failure is None else ""
         raise self.error_of(status, failure, arrays, [f"{self._plan.device}: {known}"] if known else [*by, *drawn])
+
+    def abandon(self, arrays: Sequence[Any]) -> None:
+        """A call has failed: ends the exchanges that it has begun."""
+        if self._collectives is not None:
+            self._collectives.abandon(arrays, self.memory)
 
     def _drawn(self, simulated: SimulatedCall, finding: Any, failure: Failure | None) -> list[str]:
         self._quiet = True

@@ -321,6 +321,7 @@ class DoorOwner:
 
     def error(self, context: int, status: int, arrays: Sequence[Any] = ()) -> BaseException:
         """What a call raises that has ended with this status; called once, before its context is reused."""
+        self.caller.reports.abandon(arrays)
         result = self.failures.pop(context, None)
         if isinstance(result, BaseException):
             return result

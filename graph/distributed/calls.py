@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from ...dsl.contract import abi
-from ...dsl.contract.exchange import SLOT_SIZE, Exchange, ExchangeSlot, exchange_at
+from ...dsl.contract.collective_names import SEPARATOR, is_collective, is_later_part
+from ...dsl.contract.exchange import AT_ONCE, SLOT_SIZE, Exchange, ExchangeSlot, exchange_at
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, KernelError, plural
 from ...dsl.diagnostics.places import Place
@@ -27,13 +28,14 @@ from ..driver.devices import DeviceRef
 from ..findings.report_callbacks import EXCHANGE
 from ..findings.reports import EXCHANGE_SITE, Report
 from ..ir import ConstantTensor, GraphIR, Node
+from ..types.tensor_type import ShapedType
 from .communicator import Bytes, CollectiveCall, Communicator, DeviceExchange, NativeRanks, gather_records, native_of
 from .device_exchanges import exchange_on_device
 from .failures import ranks_text
 from .mesh import RankGroup, group_of
-from .names import SEPARATOR, is_collective
 
 RECORD_SIZE: Final = 256  # bytes that ranks compare of a graph: a digest, and the beginning of its name
+ABANDON_SECONDS: Final = 0.5  # for which a call that has failed waits for what it has begun
 OF_TWO: Final = ("send", "recv")  # which some ranks of a group have and others have not
 
 
@@ -83,6 +85,7 @@ class CollectiveCalls:
         self._known = {k: collective_of(each) for k, each in enumerate(reports) if each.kind == EXCHANGE_SITE}
         self._groups: dict[str, RankGroup] = {}
         self._places: dict[int, Place | None] = {}
+        self._open: dict[int, Callable[[], None]] = {}  # by where their results come, what waits for what was begun
         self._slots = (ExchangeSlot * len(reports))()
         self._texts: list[Any] = []  # kept: slots hold their addresses
         self.address = ctypes.addressof(self._slots)
@@ -106,7 +109,8 @@ class CollectiveCalls:
         text = one.details(group.axis)
         call = CollectiveCall(one.name, text.format(count), self._places.get(node))
         if table := abi.Context.from_address(context).device:
-            self._on_device(abi.DeviceTable.from_address(table), one, group, Exchange(kind), (to, source, size), call)
+            at_once = AT_ONCE.get(Exchange(kind), Exchange(kind))
+            self._on_device(abi.DeviceTable.from_address(table), one, group, at_once, (to, source, size), call)
             return 0
         native = native_of(group.communicator)
         pairs = one.pairs(group.rank)
@@ -117,8 +121,32 @@ class CollectiveCalls:
             self._fill(slot, one, group, CollectiveCall(one.name, text).signature, native)
             if size <= native.most:
                 return exchange_at(context, slot_at, kind, to, source, size, *numbers)
-        run(one, group, Exchange(kind), to, source, size, call)
+        self._run(one, group, Exchange(kind), to, source, size, call)
         return 0
+
+    def _run(
+        self, one: Collective, group: RankGroup, kind: Exchange, to: int, source: int, size: int, call: CollectiveCall
+    ) -> None:
+        """Makes an exchange by a communicator's functions for Python, or begins it, or waits for it."""
+        start = getattr(group.communicator, "start", None)
+        if kind is Exchange.WAIT:
+            wait = self._open.pop(to, None)
+            if wait is not None:
+                wait()
+        elif kind in (Exchange.START_ALLGATHER, Exchange.START_ALLTOALL) and start is not None and size:
+            at_once = AT_ONCE[kind]
+            sent = size * group.size if at_once is Exchange.ALLTOALL else size
+            self._open[to] = start(at_once, _bytes(source, sent), _bytes(to, size * group.size), call)
+        elif kind is not Exchange.PROGRESS:
+            run(one, group, kind, to, source, size, call)
+
+    def abandon(self, *kept: object) -> None:
+        """A call has failed: ends what it has begun. Where other ranks do not come to that, its memory is kept."""
+        self._open.clear()
+        for group in self._groups.values():
+            native = native_of(group.communicator)
+            if native is not None and not native.end_open(ABANDON_SECONDS):
+                group.kept.append(kept)
 
     def _on_device(
         self,
@@ -170,6 +198,11 @@ def run(
 ) -> None:
     """Makes an exchange by a communicator's functions for Python."""
     ranks = group.communicator
+    if kind is Exchange.GATHER_PIECES:
+        gather = getattr(ranks, "gather_pieces", ranks.allgather)
+        gather(_bytes(source, size), _bytes(to, size * group.size), call)
+        return
+    kind = AT_ONCE.get(kind, kind)
     if kind == Exchange.ALLGATHER:
         ranks.allgather(_bytes(source, size), _bytes(to, size * group.size), call)
     elif kind == Exchange.ALLTOALL:
@@ -207,8 +240,17 @@ def collective_of(report: Report) -> Collective:
 
 
 def collectives_of(ir: GraphIR) -> list[Node]:
-    """The collectives of a graph, in their order."""
-    return [node for node in ir.nodes if isinstance(node, Node) and is_collective(node.name)]
+    """The collectives of a graph, in the order in which they begin."""
+    nodes = [node for node in ir.nodes if isinstance(node, Node) and is_collective(node.name)]
+    return [node for node in nodes if not is_later_part(node.name)]
+
+
+def results_of(ir: GraphIR, collective: Node) -> tuple[ShapedType, ...]:
+    """The types of the results of a collective, which another node may give."""
+    for node in ir.nodes:
+        if isinstance(node, Node) and is_later_part(node.name) and collective.results[0] == node.operands[0]:
+            return collective.out_types if node.out_types[0].shape == [0] else node.out_types
+    return collective.out_types
 
 
 def exportable(ir: GraphIR, reports: Sequence[Report]) -> Sequence[Report]:
@@ -240,7 +282,7 @@ def number_of(ir: GraphIR, node: Node) -> int:
 def digest_of(ir: GraphIR, group: RankGroup) -> bytes:
     """What graphs with the same collectives over a group have in common."""
     lines = [
-        " ".join([text, *(f"{each.dtype} {each.shape} {each.device.device_type}" for each in node.out_types)])
+        " ".join([text, *(f"{each.dtype} {each.shape} {each.device.device_type}" for each in results_of(ir, node))])
         for node, text in _over(ir, group)
     ]
     return hashlib.sha256("\n".join([group.text, *lines]).encode()).digest()[:16]

@@ -6,7 +6,7 @@ case of `world._launched`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,7 +45,9 @@ class CollectiveCall:
 class Communicator(Protocol):
     """Some ranks that communicate. All of them make the same calls in the same order.
 
-    One may have an attribute `native`, which serves native code (see `NativeRanks`).
+    One may have an attribute `native`, which serves native code (see `NativeRanks`); a method `start`, which begins
+    what is waited for later (see `StartingRanks`); and a method `gather_pieces`, which is an `allgather` whose calls
+    have an order of their own: the other methods may be called before it on some ranks and after it on others.
 
     Attributes:
         rank: the number of this rank among them.
@@ -82,6 +84,14 @@ def gather_records(ranks: Communicator, record: bytes, size: int, call: Collecti
     return [row.tobytes() for row in everyone.reshape(ranks.size, size)]
 
 
+class StartingRanks(Protocol):
+    """A communicator that need not wait where an exchange begins."""
+
+    def start(self, kind: Exchange, mine: Bytes, theirs: Bytes, call: CollectiveCall) -> Callable[[], None]:
+        """Begins an `ALLGATHER` or `ALLTOALL`: what waits until it is done. All ranks begin theirs in the same order,
+        and may wait for them in any other; both arrays stay until then."""
+
+
 class NativeRanks(Protocol):
     """What a communicator has in `native` that native code can call without Python.
 
@@ -93,6 +103,10 @@ class NativeRanks(Protocol):
     function: int
     table: int
     most: int
+
+    def end_open(self, seconds: float) -> bool:
+        """Ends what was begun and is waited for by no kernel any more, since its call has failed: whether all of it was
+        done within so many seconds. What was not goes on, and its memory has to stay."""
 
     def noted(self, signature: str) -> bytes:
         """What a rank notes that waits in a call; in the signature "{}" stands for the number of elements."""

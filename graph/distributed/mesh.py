@@ -29,12 +29,14 @@ class RankGroup:
         communicator: of these ranks.
         on_devices: that of their GPUs; None where tensors of GPUs go through the host.
         has_agreed: whether the ranks have agreed on that.
+        kept: memory to which exchanges that a failed call has begun may still write.
     """
 
     def __init__(self, mesh: Mesh, axis: str, ranks: tuple[int, ...], communicator: Communicator) -> None:
         self.mesh, self.axis, self.ranks, self.communicator = mesh, axis, ranks, communicator
         self.on_devices: DeviceRanks | None = None
         self.has_agreed = False
+        self.kept: list[object] = []
 
     @property
     def rank(self) -> int:

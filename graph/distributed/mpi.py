@@ -17,7 +17,7 @@ from typing import Final
 
 from mpi4py import MPI
 
-from ...dsl.contract.exchange import COUNTED, ROW_SIZE, BoardRow, RanksTable
+from ...dsl.contract.exchange import COUNTED, MOST_OPEN, ROW_SIZE, BoardRow, OpenExchange, RanksTable
 from ...dsl.diagnostics.errors import EinkornError
 from ..findings.report_callbacks import EXCHANGE
 from ..loading.launchers import launcher_library
@@ -27,6 +27,7 @@ from .failures import different_calls, ended_rank, late_ranks, timeout_of
 
 SPINS: Final = 2000  # tests before a rank gives its core to others, where each has a core
 TAG: Final = 7
+STATUS_ROOM: Final = 256  # bytes for a status of MPI
 END_PAUSE: Final = 0.005  # seconds between two looks at the board of a rank that has ended
 
 
@@ -102,6 +103,9 @@ class NativeMPI:
             setattr(ranks, name, _address(mpi, f"MPI_{name}{counted}"))
         ranks.Test = _address(mpi, "MPI_Test")
         ranks.comm, ranks.byte, ranks.tag = owner.comm.handle, MPI.BYTE.handle, TAG
+        ranks.pieces = owner.pieces.handle
+        self.open = (OpenExchange * MOST_OPEN)()
+        ranks.open = ctypes.addressof(self.open)
         ranks.most, ranks.python = self.most, EXCHANGE
         ranks.spins = 1 if board is not None and board.is_crowded else SPINS
         ranks.limit = int((timeout_of() or 0) * 1e9)
@@ -114,6 +118,24 @@ class NativeMPI:
     def noted(self, signature: str) -> bytes:
         """See `NativeRanks.noted`."""
         return self._owner.noted(signature)
+
+    def end_open(self, seconds: float) -> bool:
+        """See `NativeRanks.end_open`."""
+        state = ctypes.create_string_buffer(STATUS_ROOM)
+        test = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(self.ranks.Test)
+        flag, start = ctypes.c_int(0), time.monotonic()
+        rows = [row for row in self.open if row.to]
+        for row in rows:
+            request = ctypes.addressof(row) + OpenExchange.request.offset
+            while row.to:
+                failed = test(request, ctypes.addressof(flag), ctypes.addressof(state))
+                if failed or flag.value:
+                    row.to = 0
+                elif time.monotonic() - start > seconds:
+                    return False
+                else:
+                    time.sleep(0)
+        return True
 
     def error(self, code: int, call: CollectiveCall, peers: Sequence[int]) -> BaseException:
         """See `NativeRanks.error`."""
@@ -129,6 +151,7 @@ class MPICommunicator:
 
     def __init__(self, comm: MPI.Intracomm, board: Board | None, world_ranks: Sequence[int]) -> None:
         self.comm = comm
+        self.pieces = comm.Dup()  # for exchanges whose order is one of their own
         self.rank, self.size = comm.rank, comm.size
         self._board, self._world_ranks = board, tuple(world_ranks)
         self.name = ",".join(map(str, world_ranks))
@@ -149,6 +172,10 @@ class MPICommunicator:
     def alltoall(self, mine: Bytes, theirs: Bytes, call: CollectiveCall) -> None:
         """See `Communicator.alltoall`."""
         self._wait(self.comm.Ialltoall(mine, theirs), call)
+
+    def gather_pieces(self, mine: Bytes, everyone: Bytes, call: CollectiveCall) -> None:
+        """As `allgather`, in an order of its own."""
+        self._wait(self.pieces.Iallgather(mine, everyone), call)
 
     def broadcast(self, data: Bytes, root: int, call: CollectiveCall) -> None:
         """See `Communicator.broadcast`."""
@@ -185,6 +212,7 @@ class MPICommunicator:
         """
         ranks = self.native.ranks
         ranks.begun += peer is None
+        ranks.awaited = ranks.begun
         test = request.Test
         for _ in range(ranks.spins):
             if test():
@@ -204,7 +232,7 @@ class MPICommunicator:
 
         `peers` are the ranks that send or receive; empty where all take part.
         """
-        absent, begun = [], self.native.ranks.begun
+        absent, begun = [], self.native.ranks.awaited
         for rank in peers or range(self.size):
             known = None if self._board is None else self._board.at(self._world_ranks[rank])
             if rank == self.rank or known is None:

@@ -1,17 +1,17 @@
 """Runs ranks as threads of one process: for tests, and for machines without a launcher.
 
-Ranks synchronise at one condition. A rank leaves its bytes there, waits until all have come, reads those of the others,
-and waits until all have read. What ranks call is compared there.
+Ranks synchronise at one condition. A rank leaves a copy of its bytes there, waits until all have come, and reads those
+of the others. Each exchange has its number among those of its ranks. What ranks call is compared there.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from ...dsl.contract.exchange import Exchange
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.environment.stacks import start_with_room
 from .communicator import Bytes, CollectiveCall, unsent
@@ -19,6 +19,7 @@ from .failures import different_calls, ended_rank, failed_rank, late_ranks, time
 
 R = TypeVar("R")
 
+ORDERED, PIECES = "ordered", "pieces"  # kinds of meetings; see `Communicator`
 PATIENCE: Final = 0.5  # seconds in which ranks end by themselves after one has failed
 
 
@@ -99,17 +100,21 @@ class ThreadRanks(Generic[R]):
     def room(self, ranks: tuple[int, ...]) -> _Room:
         """The state that these ranks share."""
         with self.changed:
-            return self.rooms.setdefault(ranks, _Room(len(ranks)))
+            return self.rooms.setdefault(ranks, _Room())
+
+
+Meeting: TypeAlias = "dict[int, tuple[CollectiveCall, Bytes]]"  # by rank, what it calls and has brought
 
 
 class _Room:
-    """What some ranks share: what those that have come have brought, and how many collectives are over."""
+    """What some ranks share: the meetings that not all have come to yet, and the letters that were not read yet.
 
-    def __init__(self, size: int) -> None:
-        self.coming: dict[int, tuple[CollectiveCall, Any]] = {}
-        self.number = 0
-        self.last: dict[int, tuple[CollectiveCall, Any]] = {}
-        self.size = size
+    Meetings of a kind have numbers: each rank comes to them in this order.
+    """
+
+    def __init__(self) -> None:
+        self.meetings: dict[tuple[str, int], Meeting] = {}
+        self.begun: dict[tuple[str, int], int] = {}  # by kind and rank, to how many it has come
         self.mail: dict[tuple[int, int], list[tuple[CollectiveCall, Bytes]]] = {}
 
 
@@ -123,23 +128,32 @@ class ThreadCommunicator:
 
     def allgather(self, mine: Bytes, everyone: Bytes, call: CollectiveCall) -> None:
         """See `Communicator.allgather`."""
-        pieces = everyone.reshape(self.size, mine.size)
-        with self._exchanging(mine, call) as brought:
-            for rank, data in brought.items():
-                pieces[rank] = data
+        self.start(Exchange.ALLGATHER, mine, everyone, call)()
+
+    def gather_pieces(self, mine: Bytes, everyone: Bytes, call: CollectiveCall) -> None:
+        """See `Communicator`."""
+        self.start(Exchange.GATHER_PIECES, mine, everyone, call)()
 
     def alltoall(self, mine: Bytes, theirs: Bytes, call: CollectiveCall) -> None:
         """See `Communicator.alltoall`."""
-        pieces = theirs.reshape(self.size, -1)
-        with self._exchanging(mine, call) as brought:
-            for rank, data in brought.items():
-                pieces[rank] = data.reshape(self.size, -1)[self.rank]
+        self.start(Exchange.ALLTOALL, mine, theirs, call)()
 
     def broadcast(self, data: Bytes, root: int, call: CollectiveCall) -> None:
         """See `Communicator.broadcast`."""
-        with self._exchanging(data, call) as brought:
-            if self.rank != root:
-                data[:] = brought[root]
+        brought = self._brought(call, self._come(ORDERED, call, data if self.rank == root else data[:0]))
+        if self.rank != root:
+            data[:] = brought[root]
+
+    def start(self, kind: Exchange, mine: Bytes, theirs: Bytes, call: CollectiveCall) -> Callable[[], None]:
+        """See `StartingRanks.start`."""
+        meeting = self._come(PIECES if kind is Exchange.GATHER_PIECES else ORDERED, call, mine)
+
+        def wait() -> None:
+            pieces = theirs.reshape(self.size, -1)
+            for rank, data in self._brought(call, meeting).items():
+                pieces[rank] = data.reshape(self.size, -1)[self.rank] if kind is Exchange.ALLTOALL else data
+
+        return wait
 
     def send(self, data: Bytes, to: int, call: CollectiveCall) -> None:
         """See `Communicator.send`; it waits for no one."""
@@ -163,27 +177,27 @@ class ThreadCommunicator:
         """See `Communicator.split`."""
         return ThreadCommunicator(self._world, tuple(self._ranks[rank] for rank in ranks), list(ranks).index(self.rank))
 
-    @contextmanager
-    def _exchanging(self, data: Bytes, call: CollectiveCall) -> Iterator[dict[int, Bytes]]:
-        """What all ranks have brought, by rank; it stays there until all have left."""
-        brought = self._exchange(call, data)
-        if len({each.signature for each, _ in brought.values()}) > 1:
-            raise different_calls({self._ranks[rank]: each for rank, (each, _) in sorted(brought.items())})
-        yield {rank: data for rank, (_, data) in brought.items()}
-        self._exchange(call, None)
+    def _come(self, order: str, call: CollectiveCall, data: Bytes) -> Meeting:
+        """Brings bytes to the next meeting."""
+        room, world = self._room, self._world
+        with world.changed:
+            number = room.begun.get((order, self.rank), 0)
+            room.begun[order, self.rank] = number + 1
+            meeting = room.meetings.setdefault((order, number), {})
+            meeting[self.rank] = call, data.copy()
+            if len(meeting) == self.size:
+                del room.meetings[order, number]
+                world.changed.notify_all()
+            return meeting
 
-    def _exchange(self, call: CollectiveCall, data: object) -> dict[int, tuple[CollectiveCall, Any]]:
-        room = self._room
+    def _brought(self, call: CollectiveCall, meeting: Meeting) -> dict[int, Bytes]:
+        """What all ranks have brought to a meeting, by rank."""
         with self._world.changed:
-            number = room.number
-            room.coming[self.rank] = call, data
-            if len(room.coming) == self.size:
-                room.last, room.coming, room.number = room.coming, {}, number + 1
-                self._world.changed.notify_all()
-            else:
-                missing = lambda: [rank for rank in range(self.size) if rank not in room.coming]  # noqa: E731
-                self._wait(call, lambda: room.number != number, missing)
-            return room.last
+            missing = lambda: [rank for rank in range(self.size) if rank not in meeting]  # noqa: E731
+            self._wait(call, lambda: len(meeting) == self.size, missing)
+        if len({each.signature for each, _ in meeting.values()}) > 1:
+            raise different_calls({self._ranks[rank]: each for rank, (each, _) in sorted(meeting.items())})
+        return {rank: data for rank, (_, data) in meeting.items()}
 
     def _wait(self, call: CollectiveCall, is_over: Callable[[], bool], missing: Callable[[], list[int]]) -> None:
         """Waits for other ranks; `missing` are those that have not come.

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ...dsl.contract.collective_names import PREFIX, SEPARATOR
 from ...dsl.diagnostics.errors import DTypeError, plural
 from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import axis_of, in_short, int_of, list_of, wrong
-from ..distributed.names import PREFIX, SEPARATOR
 from ..driver.devices import Device, DeviceRef
 from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.dims import Dim, StaticDim

@@ -33,6 +33,7 @@ from .fold_constants import Evaluate, fold_constants
 from .fusion import Facts, Partition, partition
 from .memory_plan import Plan, check_partition, plan_memory
 from .merge_equal import merge_equal
+from .overlap import overlap
 from .pack_filters import pack_filters, pair_filters
 from .pack_weights import KernelOf, pack_weights
 from .pass_summary import PREFIX, PassSummary
@@ -180,6 +181,7 @@ PASSES: Final[tuple[GraphPass | PlanningPass, ...]] = (
     ),
     _plain(drop_unread),
     _plain(schedule),
+    GraphPass(overlap.__name__, lambda ir, tools: overlap(ir, tools.kernel_of, tools.facts_of)),
     PlanningPass("fuse", _fuse, lambda planning: planning.groups.text(planning.ir), _fused),
     PlanningPass("plan_memory", _plan_memory, _planned, _placed),
 )

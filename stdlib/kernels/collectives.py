@@ -2,8 +2,12 @@
 
 A communicator moves bytes (`exchange`), and these kernels compute with what has come. Reductions go in the order of
 ranks, on every communicator: each rank reduces one piece of the tensor, and all gather the pieces (Rabenseifner 2004,
-without its recursion). Small tensors are gathered whole, which takes one step. Half types are added up in float32 and
-rounded once.
+without its recursion). Small tensors, and those of two ranks, are gathered whole, which takes one step and moves no
+more. Half types are added up in float32 and rounded once.
+
+A collective is one kernel, or two: `start_...` begins its exchanges, and `finish_...` waits for them and computes the
+result (see `graph.passes.overlap`). Both ways make the same exchanges in the same order, so that some ranks may go one
+way and some the other. What is begun is known by the address of its result.
 
 See also `graph.distributed.calls` (which communicator an exchange goes to).
 """
@@ -61,21 +65,30 @@ def _each(count: Index, body: Callable[[Index], None]) -> None:
             body(k)
 
 
-def _together(x: AnyTensor, use: Callable[[Pointer[S]], None]) -> None:
-    """Calls a function with where the elements of a tensor lie one after the other: those of a copy, if others lie
-    between them."""
+def _located(x: AnyTensor, use: Callable[[Pointer[S], bool], None]) -> None:
+    """Calls a function with where the elements of a tensor lie one after the other, and whether they stay there: those
+    of a copy, if others lie between them, are gone with the kernel."""
     whole: Parts = True
     step: Parts = 1
     for k in unroll(x.rank):
         whole = whole and (x.dim(x.rank - 1 - k) == 1 or x.strides[x.rank - 1 - k] == step)
         step = step * x.dim(x.rank - 1 - k)
     if whole:
-        use(x.pointer())
+        use(x.pointer(), True)
     else:
         copy = _room(x.dtype, x.size)
         to = copy.pointer()
         _each(x.size, lambda k: to.store(x[unravelled(k, x.shape)], k))
-        use(to)
+        use(to, False)
+
+
+def _together(x: AnyTensor, use: Callable[[Pointer[S]], None]) -> None:
+    """Calls a function with where the elements of a tensor lie one after the other."""
+
+    def use_located(source: Pointer[S], stays: bool) -> None:
+        use(source)
+
+    _located(x, use_located)
 
 
 def _rows(x: AnyTensor, axis: int):
@@ -117,13 +130,18 @@ def _reduce(to: Pointer[S], parts: Pointer[S], count: Index, how: str, ranks: in
     _each(count - full, lambda k: _reduce_at(to, parts, count, full + k, 1, how, ranks))
 
 
-def _reduce_whole(
-    what: str, to: Pointer[S], source: Pointer[S], count: Index, whole: Index, node: Int64, how: str, ranks: int
-) -> None:
-    """Reduces so many elements of each rank's tensor, which has `whole`, by gathering all of them."""
-    parts = _room(to.dtype, ranks * count)
-    exchange("allgather", what, parts.pointer(), source, count, whole, node)
-    _reduce(to, parts.pointer(), count, how, ranks)
+def _block(dtype: DType, count: Index, ranks: int):
+    """How many elements of each rank are reduced at once, of so many."""
+    if compiled_for().is_gpu:
+        return max(1, count)
+    return max(1, min(count, BLOCK // (ranks * dtype.bits // 8)))
+
+
+def _piece(count: Index, ranks: int, small: int):
+    """How many elements each rank reduces for all; 0 where each reduces all for itself."""
+    if ranks == 2:
+        return 0
+    return select(count <= small, 0, count // ranks)
 
 
 @register("collective::allreduce", fuse=False, effects=True)
@@ -134,20 +152,88 @@ def allreduce(
 
     def reduce(source: Pointer[S]) -> None:
         to = out.pointer()
-        piece = select(x.size <= small, 0, x.size // ranks)
+        piece = _piece(x.size, ranks, small)
         if piece > 0:
-            step = piece if compiled_for().is_gpu else min(piece, max(1, BLOCK // (ranks * x.dtype.bits // 8)))
+            step = _block(x.dtype, piece, ranks)
             parts, mine = _room(x.dtype, ranks * step), _room(x.dtype, step)
             for first in range(0, piece, step):
                 size, start = min(step, piece - first), ranks * first
                 exchange("alltoall", what, parts.pointer(), source + start, size, x.size, node)
                 _reduce(mine.pointer(), parts.pointer(), size, how, ranks)
-                exchange("allgather", what, to + start, mine.pointer(), size, x.size, node)
+                exchange("gather_pieces", what, to + start, mine.pointer(), size, x.size, node)
         done = ranks * piece
         if done < x.size or x.size == 0:
-            _reduce_whole(what, to + done, source + done, x.size - done, x.size, node, how, ranks)
+            rest = x.size - done
+            step = _block(x.dtype, rest, ranks)
+            parts = _room(x.dtype, ranks * step)
+            for first in range(0, max(rest, 1), step):
+                size = min(step, rest - first)
+                exchange("allgather", what, parts.pointer(), source + (done + first), size, x.size, node)
+                _reduce(to + (done + first), parts.pointer(), size, how, ranks)
 
     _together(x, reduce)
+
+
+@register("collective::start_allreduce", fuse=False, effects=True)
+def start_allreduce(
+    parts: OutputTensor[S, "m"], x: InputTensor[S, "*s"], node: Int64, *, what: str, ranks: int, small: int
+) -> None:
+    """Begins a reduction: what comes from the ranks lies in `parts`, block after block."""
+
+    def start(source: Pointer[S], stays: bool) -> None:
+        to = parts.pointer()
+        piece = _piece(x.size, ranks, small)
+        step = _block(x.dtype, piece, ranks)
+        for first in range(0, piece, step):
+            at, size = ranks * first, min(step, piece - first)
+            if stays:
+                exchange("start_alltoall", what, to + at, source + at, size, x.size, node)
+            else:
+                exchange("alltoall", what, to + at, source + at, size, x.size, node)
+        done = ranks * piece
+        rest = x.size - done
+        step = _block(x.dtype, rest, ranks)
+        if done < x.size or x.size == 0:
+            for first in range(0, max(rest, 1), step):
+                at, size = done + ranks * first, min(step, rest - first)
+                if stays:
+                    exchange("start_allgather", what, to + at, source + (done + first), size, x.size, node)
+                else:
+                    exchange("allgather", what, to + at, source + (done + first), size, x.size, node)
+
+    _located(x, start)
+
+
+@register("collective::finish_allreduce", fuse=False, effects=True)
+def finish_allreduce(
+    out: OutputTensor[S, "*s"],
+    parts: InputTensor[S, "m"],
+    x: InputTensor[S, "*s"],
+    node: Int64,
+    *,
+    what: str,
+    how: str,
+    ranks: int,
+    small: int,
+) -> None:
+    """Waits for a reduction that `start_allreduce` has begun with the same tensor, and computes it."""
+    to, source = out.pointer(), parts.pointer()
+    piece = _piece(x.size, ranks, small)
+    if piece > 0:
+        step = _block(x.dtype, piece, ranks)
+        mine = _room(x.dtype, step)
+        for first in range(0, piece, step):
+            size, at = min(step, piece - first), ranks * first
+            exchange("wait", what, source + at, source + at, size, x.size, node)
+            _reduce(mine.pointer(), source + at, size, how, ranks)
+            exchange("gather_pieces", what, to + at, mine.pointer(), size, x.size, node)
+    done = ranks * piece
+    rest = x.size - done
+    step = _block(x.dtype, rest, ranks)
+    for first in range(0, rest, step):
+        size, at = min(step, rest - first), done + ranks * first
+        exchange("wait", what, source + at, source + at, size, x.size, node)
+        _reduce(to + (done + first), source + at, size, how, ranks)
 
 
 @register("collective::reducescatter", fuse=False, effects=True)
@@ -272,3 +358,81 @@ def barrier(done: OutputTensor[int8, "0"], node: Int64, *, what: str, ranks: int
     """Waits until all ranks are here."""
     mine, everyone = scratch[int8](1, zeroed=True), scratch[int8](ranks)
     exchange("allgather", what, everyone.pointer(), mine.pointer(), 1, 0, node)
+
+
+# *** movements that begin early ***
+
+
+@register("collective::start_allgather", fuse=False, effects=True)
+def start_allgather(parts: OutputTensor[S, "*t"], x: InputTensor[S, "*s"], node: Int64, *, what: str) -> None:
+    """Begins to gather the tensors of all ranks, one after the other."""
+
+    def start(source: Pointer[S], stays: bool) -> None:
+        if stays:
+            exchange("start_allgather", what, parts.pointer(), source, x.size, x.size, node)
+        else:
+            exchange("allgather", what, parts.pointer(), source, x.size, x.size, node)
+
+    _located(x, start)
+
+
+@register("collective::start_alltoall", fuse=False, effects=True)
+def start_alltoall(
+    parts: OutputTensor[S, "*t"], x: InputTensor[S, "*s"], node: Int64, *, what: str, ranks: int
+) -> None:
+    """Begins to send each rank its piece of a tensor: pieces lie one after the other."""
+
+    def start(source: Pointer[S], stays: bool) -> None:
+        if stays:
+            exchange("start_alltoall", what, parts.pointer(), source, x.size // ranks, x.size, node)
+        else:
+            exchange("alltoall", what, parts.pointer(), source, x.size // ranks, x.size, node)
+
+    _located(x, start)
+
+
+@register("collective::wait", fuse=False, effects=True)
+def wait(
+    done: OutputTensor[int8, "0"], parts: InputTensor[S, "*t"], x: InputTensor[S, "*s"], node: Int64, *, what: str
+) -> None:
+    """Waits for what was begun with a tensor. After that, `parts` is the result."""
+    exchange("wait", what, parts.pointer(), parts.pointer(), x.size, x.size, node)
+
+
+@register("collective::finish_allgather", fuse=False, effects=True)
+def finish_allgather(
+    out: OutputTensor[S, "*a{axis} (ranks * n) *b"],
+    parts: InputTensor[S, "*t"],
+    x: InputTensor[S, "*a{axis} n *b"],
+    node: Int64,
+    *,
+    what: str,
+    axis: int,
+    ranks: int,
+) -> None:
+    """Waits for the tensors of all ranks, and joins them along an axis."""
+    exchange("wait", what, parts.pointer(), parts.pointer(), x.size, x.size, node)
+    _swap(out.pointer(), parts.pointer(), out.size, ranks, _rows(x, axis))
+
+
+@register("collective::finish_reducescatter", fuse=False, effects=True)
+def finish_reducescatter(
+    out: OutputTensor[S, "(n // ranks) *b"],
+    parts: InputTensor[S, "*t"],
+    x: InputTensor[S, "n *b"],
+    node: Int64,
+    *,
+    what: str,
+    how: str,
+    ranks: int,
+) -> None:
+    """Waits for the pieces of all ranks, and reduces them."""
+    exchange("wait", what, parts.pointer(), parts.pointer(), out.size, x.size, node)
+    _reduce(out.pointer(), parts.pointer(), out.size, how, ranks)
+
+
+@register("collective::progress", fuse=False, effects=True)
+def progress(done: OutputTensor[int8, "0"], node: Int64, *, what: str) -> None:
+    """Lets what was begun go on."""
+    nothing = scratch[int8](1, zeroed=True)
+    exchange("progress", what, nothing.pointer(), nothing.pointer(), 1, 0, node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,24 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from einkorn.distributed import Mesh, run_threads
+from support.rank_programs import BEGIN, run
 
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 with_mpi = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and an MPI: make callers")
-
-BEGIN = """
-import numpy as np
-from einkorn.distributed import Mesh, rank, size
-from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.distributed.calls import CollectiveCalls
-
-mesh, n, own = Mesh({"all": size()}), size(), rank()
-session = InferenceSession(num_threads=1)
-
-def type_of(*shape, dtype=np.float32):
-    return TensorType(DType.from_numpy(np.dtype(dtype)), shape, DeviceRef.CPU())
-"""
 
 ALL = (
     BEGIN
@@ -83,13 +70,6 @@ if own == 1:
 model(np.ones(3, np.float32))
 """
 )
-
-
-def run(tmp_path: Path, program: str, ranks: int = 2, **variables: str) -> subprocess.CompletedProcess[str]:
-    path = tmp_path / "program.py"
-    path.write_text(program)
-    command = [sys.executable, "-m", "einkorn", "run", "-n", str(ranks), str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **variables})
 
 
 @with_mpi

@@ -6,8 +6,14 @@ from typing import Final
 
 PREFIX: Final = "collective::"  # begins the names of their kernels
 SEPARATOR: Final = "|"
+LATER: Final = ("finish_", "wait", "progress")  # begin the names of kernels that go on with what another has begun
 
 
 def is_collective(op: str) -> bool:
     """Whether an op of this name is a collective."""
     return op.startswith(PREFIX)
+
+
+def is_later_part(op: str) -> bool:
+    """Whether an op of this name goes on with a collective that another one has begun."""
+    return is_collective(op) and op.removeprefix(PREFIX).startswith(LATER)
