@@ -6,7 +6,8 @@ from typing import Final
 
 PREFIX: Final = "collective::"  # begins the names of their kernels
 SEPARATOR: Final = "|"
-LATER: Final = ("finish_", "wait", "progress")  # begin the names of kernels that go on with what another has begun
+ENDS: Final = ("finish_", "wait")  # begin the names of kernels that wait for what their first operand's has begun
+LATER: Final = (*ENDS, "progress")  # of those that go on with it
 
 
 def is_collective(op: str) -> bool:
@@ -17,3 +18,8 @@ def is_collective(op: str) -> bool:
 def is_later_part(op: str) -> bool:
     """Whether an op of this name goes on with a collective that another one has begun."""
     return is_collective(op) and op.removeprefix(PREFIX).startswith(LATER)
+
+
+def is_end(op: str) -> bool:
+    """Whether an op of this name waits for a collective that another one has begun."""
+    return is_collective(op) and op.removeprefix(PREFIX).startswith(ENDS)

@@ -22,6 +22,8 @@ a branch or loop takes, and what its bodies give back, is materialised. What cha
 turn comes: it is a root of its own, and never moves into a group that runs later. Tensors never change, so nothing else
 has to keep an order but that of its operands.
 
+What runs while a collective goes on stays there: it takes no epilogue that reads the collective's result.
+
 Built-in and custom kernels are treated alike: the decision rests on `Facts`, which `compiler.inference.facts` finds by
 evaluating the kernel, and on what its author promised in `@register`. Where the compiler then finds that it cannot
 build a group, the graph retries with this group's root `apart`: what was to be fused with it forms groups of its own.
@@ -32,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, Protocol
 
+from ...dsl.contract.collective_names import is_end
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.signature.schema import Form
@@ -182,6 +185,9 @@ class Fusion:
         self.stored: set[int] = set()  # epilogues that several groups read
         self.stands: dict[int, set[int]] = {}  # the roots of the groups in which a kernel stands
         self.early: set[int] = set()  # what has to be computed before a store to the buffer that it reads
+        self.exchanges = [  # by which node a collective is begun, and by which it is waited for
+            (self.producer[self.node(n).operands[0]], n) for n in self.live if is_end(self.node(n).name)
+        ]
         self.loads = Loads(ir, self.live if fuse else (), self._keeps)
 
     def node(self, number: int) -> Node:
@@ -447,11 +453,17 @@ class Fusion:
             schema = node.kernel.schema
             if not (schema.writes_once and schema.fuse and len(node.results) == 1):
                 continue
+            if self._is_meanwhile(candidate, group.root):
+                continue
             if node.results[0] in self.kept or self.facts[candidate].elementwise:
                 continue
             if _as_many(node.out_types[0].shape, root.out_types[0].shape) and self._leads_through(group, candidate):
                 return candidate
         return None
+
+    def _is_meanwhile(self, number: int, later: int) -> bool:
+        """Whether a node runs while a collective goes on that is waited for before a later one."""
+        return any(begin < number < end < later for begin, end in self.exchanges)
 
     def _operand_roots(self, group: Group) -> list[int]:
         """The roots that the group reads, latest first."""

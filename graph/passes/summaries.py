@@ -164,6 +164,8 @@ class _Reasons(Fusion):
             return f"'{node.name}' does not promise to store each element once"
         if len(node.results) > 1:
             return f"'{node.name}' has several results"
+        if self._is_meanwhile(producer, group.root):
+            return f"'{node.name}' runs while a collective goes on"
         if len(self.readers[producer]) > 1:
             return f"{len(self.readers[producer])} ops read it, which do not all lead to '{root.name}' at one index"
         return f"'{root.name}' does not take just the element that '{node.name}' stores"

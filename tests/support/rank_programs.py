@@ -21,8 +21,10 @@ def type_of(*shape, dtype=np.float32):
 """
 
 
-def run(tmp_path: Path, program: str, ranks: int = 2, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    tmp_path: Path, program: str, ranks: int = 2, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     path = tmp_path / "program.py"
     path.write_text(program)
-    command = [sys.executable, "-m", "einkorn", "run", "-n", str(ranks), str(path)]
+    command = [sys.executable, "-m", "einkorn", "run", "-n", str(ranks), str(path), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **variables})
