@@ -334,6 +334,9 @@ def _shapes(context: click.Context, option: click.Parameter, values: Sequence[st
 @click.option(
     "--tolerance", type=float, metavar="1e-5", help="How far results may be from exact ones, as a share of them."
 )
+@click.option(
+    "--target", "targets", multiple=True, metavar="NAME", help="A GPU that need not be here: estimates, nothing is run."
+)
 @click.option("--into", metavar="FILE", help="A package of the kernels, name.pkg, that takes what was found.")
 @click.option("--csv", metavar="FILE", help="All that was tried, name.csv.")
 @click.option("-o", "--output", metavar="FILE", help="The table with bars as a page to write, name.html.")

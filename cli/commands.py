@@ -509,13 +509,14 @@ def tune(
     into: str | None,
     csv: str | None,
     output: str | None,
+    targets: Sequence[str] = (),
 ) -> None:
-    """Tries parameters of a kernel, prints what was tried, and keeps what was best."""
+    """Tries parameters of a kernel, prints what was tried, and keeps what was best; for `targets` by estimates."""
     from ..compiler.instances import make_instance, typed_parameters
     from ..dsl.package.findings import keep
     from ..dsl.package.library import load_library
     from ..dsl.types.dtype import DType
-    from ..graph.interop.tuned import tune_op
+    from ..graph.interop.tuned import estimate_op, tune_op
     from ..graph.profiling.page_style import whole_page
 
     kernel = load_library(source).choose(op)
@@ -526,22 +527,27 @@ def tune(
     first = {name: values[0] for name, values in space.values}
     try:
         instance = make_instance(schema, dtypes, {}, first | given)
-        table, finding = tune_op(kernel, space, shapes, {n: DType[d] for n, d in instance.dtypes}, given)
+        known = {n: DType[d] for n, d in instance.dtypes}
+        results = [estimate_op(kernel, space, shapes, known, given, target) for target in targets]
+        results = results or [tune_op(kernel, space, shapes, known, given)]
     except EinkornError as error:
         if (
             error.place is not None and Path(error.place.file).parent == Path(__file__).parent
         ):  # the command, and not a kernel
             error.place = None
         raise
-    print(table)
+    for table, finding in results:
+        print(*([f"estimated for {finding.target}; nothing was run"] if finding.estimated else []), table, sep="\n")
+    tables = [table for table, _ in results]
     if csv is not None:
-        _write(csv, table.csv())
+        _write(csv, "".join(table.csv() for table in tables))
     if output is not None:
-        _write(output, whole_page(f"Tuning of {schema.name}", "", [table._repr_html_()]))
+        _write(output, whole_page(f"Tuning of {schema.name}", "", [table._repr_html_() for table in tables]))
     if package is None:
-        keep(finding)
+        for _, finding in results:
+            keep(finding)
     else:
-        count = len(package.with_findings([finding]).findings)
+        count = len(package.with_findings([finding for _, finding in results]).findings)
         print(f"{into}: {plural(count, 'finding')}")
 
 

@@ -23,7 +23,7 @@ def operations(regions: Sequence[Region]) -> Counter[str]:
     total: Counter[str] = Counter()
     for region in regions:
         for op in region.ops:
-            total.update(_of(op))
+            total.update(operations_of(op))
     return total
 
 
@@ -41,7 +41,8 @@ def reports_itself(op: Op) -> bool:
     return op.opcode is WHILE
 
 
-def _of(op: Op) -> Counter[str]:
+def operations_of(op: Op) -> Counter[str]:
+    """Those of one operation, its regions included."""
     if op.regions:
         if reports_itself(op):
             return Counter()

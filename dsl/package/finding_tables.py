@@ -17,8 +17,12 @@ def finding_tables(findings: Sequence[TunedCalls]) -> list[CardTable]:
     for each in findings:
         sizes = ", ".join(f"{name} {low} to {high}" for name, low, high in each.ranges) or "all"
         chosen = ", ".join(f"{name}={value}" for name, value in each.parameters)
-        rows.append((", ".join(each.dtypes), sizes, chosen, f"{each.ratio:.2f}", each.target))
+        rows.append((", ".join(each.dtypes), sizes, chosen, f"{each.ratio:.2f}", each.target, _how(each)))
         rejected += [(sizes, candidate, why) for candidate, why in each.rejected]
-    heads = ("dtypes", "sizes", "parameters", "times as fast", "target")
+    heads = ("dtypes", "sizes", "parameters", "times as fast", "target", "")
     tables: list[CardTable] = [CardTable(heads, rows, numbers=(3,), title="tuned")]
     return tables + ([CardTable(("sizes", "rejected", "why"), rejected, title="not chosen")] if rejected else [])
+
+
+def _how(finding: TunedCalls) -> str:
+    return "estimated" if finding.estimated else "measured"

@@ -36,6 +36,7 @@ class TunedCalls:
         ratio: the time of the default by that of the best.
         version: of Einkorn.
         rejected: candidates that were not considered, and why.
+        estimated: whether it is from the static model of a GPU; nothing was run then, and no results were compared.
     """
 
     op: str
@@ -48,6 +49,7 @@ class TunedCalls:
     ratio: float
     version: str
     rejected: tuple[tuple[str, str], ...] = ()
+    estimated: bool = False
 
     @property
     def about(self) -> tuple[Any, ...]:
@@ -69,7 +71,8 @@ class TunedCalls:
         lists = {"dtypes": list(self.dtypes), "ranges": ranges}
         texts = {"op": self.op, "digest": self.digest, "target": self.target, "version": self.version}
         rejected = {"rejected": dict(self.rejected)} if self.rejected else {}
-        return {**texts, **lists, **pairs, **rejected, "ratio": self.ratio}
+        estimated = {"estimated": True} if self.estimated else {}
+        return {**texts, **lists, **pairs, **rejected, **estimated, "ratio": self.ratio}
 
 
 def range_of(size: int) -> tuple[int, int]:
@@ -111,6 +114,7 @@ def _finding(data: Any) -> TunedCalls | None:
             float(data["ratio"]),
             _text(data["version"]),
             tuple((_text(name), _text(why)) for name, why in data.get("rejected", {}).items()),
+            data.get("estimated") is True,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise_if_of_handler(error)

@@ -133,15 +133,21 @@ def _profile(profile: Profile) -> Card:
 @card_of.register
 def _tuning(table: TuningTable) -> Card:
     shapes = ", ".join("x".join(map(str, shape)) or "a number" for shape in table.shapes)
-    longest = max(candidate.seconds or 0.0 for candidate in table.candidates)
+    measured, estimated = table.is_measured, table.is_estimated
+    lasts = [(each.seconds if measured else each.estimate) or 0.0 for each in table.candidates]
+    longest = max(lasts)
     rows = []
     for number in table.order:
         candidate = table.candidates[number]
         time = candidate.why if candidate.seconds is None else shown_time(1e9 * candidate.seconds)
         ratio = "" if candidate.ratio is None else f"{candidate.ratio:.2f}"
         marks = ", ".join(word for word, is_so in (("best", number == table.best), ("default", number == 0)) if is_so)
-        values = [str(getattr(value, "name", value)) for value in candidate.parameters.values()]
+        cells = [str(getattr(value, "name", value)) for value in candidate.parameters.values()]
+        if estimated:
+            cells += ["" if candidate.estimate is None else shown_time(1e9 * candidate.estimate), candidate.wall]
         error = "" if candidate.error is None else f"{candidate.error:.1f}"
-        rows.append([*values, time, ratio, error, marks, f"{100 * (candidate.seconds or 0.0) / longest:.1f}%"])
-    heads = [*table.candidates[0].parameters, "a call", "times as fast", "ulp from float64", "", ""]
+        cells += [time, ratio, error] if measured else [time]
+        rows.append([*cells, marks, f"{100 * lasts[number] / longest:.1f}%"])
+    heads = [*table.candidates[0].parameters, *(["estimate", "wall"] if estimated else [])]
+    heads += ["a call", "times as fast", "ulp from float64", "", ""] if measured else ["not possible", "", ""]
     return Card("tuning", f"{table.op} ({shapes})", [CardTable(heads, rows, bars=len(heads) - 1)])

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.contract.gpus import has_peaks
+from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.environment.knobs import knobs
 from ...dsl.package.findings import TunedCalls, keep, range_of
@@ -21,15 +22,16 @@ from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.signature.tuning import TuningSpace, plain, sizes_by_name
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
-from ..driver.devices import Device
-from ..loading.compile import compiled_for
+from ..driver.devices import Device, DeviceRef
+from ..loading.compile import compiled_for, named_targets
 from ..loading.progress import shown_progress
 from ..ops.tuned import finding_for, findings_about, values_of
 from ..tuning.search import search
 from ..tuning.table import TuningTable
 from ..types.dims import Dim
 from .binding import BoundCall
-from .specialise import Specialisation, specialise, with_parameters
+from .estimated import estimated
+from .specialise import ArgumentKind, Specialisation, specialise, with_parameters
 
 _log = logging.getLogger("einkorn.tune")
 _lock = fork_lock()  # one search at a time: others would be timed with it
@@ -134,27 +136,63 @@ def tune(
     arrays = [value.to_numpy() if isinstance(value, Buffer) else value for value in values]
     kinds = [(type.dtype, type.rank) for type in made.inputs]
     several = counts or {}
+    grouped = _grouped(loaded, kinds, several)
+    model = _model(made, loaded, space, grouped, values)
     with shown_progress(made.schema.name, "tuning", "candidates") as show:
         table = search(
             loaded,
             space,
-            _grouped(loaded, kinds, several),
+            grouped,
             _grouped(loaded, arrays, several),
             made.parameters,
             device,
             show=show,
+            model=model,
         )
     _log.info("op '%s': %s of %d candidates", made.schema.name, table.parameters, len(table.candidates))
     for candidate, why in table.rejected:
         _log.info("op '%s': %s is rejected: %s", made.schema.name, candidate, why)
+    return table, _finding(made, space, table, values, compiled_for(device.driver))
+
+
+def _finding(
+    made: Specialisation, space: TuningSpace, table: TuningTable, values: Sequence[object], target: str
+) -> TunedCalls:
+    """What a table says for calls like the one that it is about."""
     sizes = sizes_of(made, space, values)
     ranges = tuple((name, *range_of(size)) for name, size in sizes.items())
     chosen = tuple((name, plain(value)) for name, value in table.parameters.items())
-    version = importlib.metadata.version("einkorn")
-    about, rejected = _about(made, space), tuple(table.rejected)
-    return table, TunedCalls(
-        **about, ranges=ranges, parameters=chosen, ratio=table.ratio, version=version, rejected=rejected
+    return TunedCalls(
+        made.schema.name,
+        made.loaded.portable.digest,
+        target,
+        tuple(type.dtype.name for type in made.inputs),
+        tuple(sorted((n, plain(v)) for n, v in made.parameters.items() if n not in space.names)),
+        ranges,
+        chosen,
+        table.ratio,
+        importlib.metadata.version("einkorn"),
+        tuple(table.rejected),
+        not table.is_measured,
     )
+
+
+def _model(
+    made: Specialisation,
+    loaded: LoadedKernel,
+    space: TuningSpace,
+    kinds: Sequence[ArgumentKind],
+    values: Sequence[object],
+) -> TuningTable | None:
+    """The estimates of the candidates, where the device is a GPU whose figures are known."""
+    target = compiled_for(_device(made).driver)
+    if _device(made).is_host or not has_peaks(target) or target.startswith("sim"):
+        return None
+    try:
+        return estimated(loaded, space, kinds, [getattr(v, "shape", ()) for v in values], made.parameters, target)
+    except EinkornError as error:
+        _log.info("op '%s': no estimates: %s", made.schema.name, error.message)
+        return None
 
 
 def _grouped(loaded: LoadedKernel, values: Sequence[object], counts: Mapping[str, int]) -> list[Any]:
@@ -191,19 +229,54 @@ def tune_op(
         GraphError: EK0732, the op has no such input or type variable, or a shape is missing.
         KernelError: EK0737, the default itself cannot be run.
     """
+    sizes, kinds = _shapes(loaded, shapes, dtypes)
+    made = specialise(loaded, kinds, {**_first(space, loaded.schema), **parameters}, device)
+    made.output_shapes(sizes)  # which checks them
+    rng = np.random.default_rng(0)
+    drawn = [_drawn(rng, dtype, shape) for (dtype, _), shape in zip(kinds, sizes, strict=True)]
+    return tune(made, loaded, space, drawn)
+
+
+def estimate_op(
+    loaded: LoadedKernel,
+    space: TuningSpace,
+    shapes: Mapping[str, Sequence[int]],
+    dtypes: Mapping[str, DType],
+    parameters: Mapping[str, object],
+    target: str,
+) -> tuple[TuningTable, TunedCalls]:
+    """Estimates all candidates for a GPU that need not be here. Other arguments as of `tune_op`.
+
+    Raises:
+        GraphError: EK0732, the op has no such input or type variable, or a shape is missing.
+        TargetError: EK0601, an unknown target, or one that no figures are known of.
+        KernelError: EK0737, the default cannot be compiled for it.
+    """
+    name = named_targets([target])[0].name
+    sizes, kinds = _shapes(loaded, shapes, dtypes)
+    made = specialise(loaded, kinds, {**_first(space, loaded.schema), **parameters}, DeviceRef.GPU())
+    made.output_shapes(sizes)
+    table = estimated(loaded, space, kinds, sizes, made.parameters, name)
+    return table, _finding(made, space, table, [_Shaped(shape) for shape in sizes], name)
+
+
+class _Shaped:
+    """What stands for an argument of which only the shape matters."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+def _shapes(
+    loaded: LoadedKernel, shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, DType]
+) -> tuple[list[tuple[int, ...]], list[tuple[DType, int]]]:
+    """The shape of each input, and its dtype and rank."""
     schema = loaded.schema
     _check_names(schema, shapes, dtypes)
-    rng = np.random.default_rng(0)
-    kinds, values = [], []
-    for argument in schema.inputs:
-        known = argument.dtype if isinstance(argument.dtype, DType) else dtypes.get(argument.dtype)
-        dtype = known or schema.allowed(argument.dtype)[0]
-        shape = tuple(shapes.get(argument.name, ()))
-        kinds.append((dtype, len(shape)))
-        values.append(_drawn(rng, dtype, shape))
-    made = specialise(loaded, kinds, {**_first(space, schema), **parameters}, device)
-    made.output_shapes([value.shape for value in values])  # which checks them
-    return tune(made, loaded, space, values)
+    sizes = [tuple(shapes.get(argument.name, ())) for argument in schema.inputs]
+    known = [a.dtype if isinstance(a.dtype, DType) else dtypes.get(a.dtype) for a in schema.inputs]
+    each = [dtype or schema.allowed(a.dtype)[0] for dtype, a in zip(known, schema.inputs, strict=True)]
+    return sizes, [(dtype, len(shape)) for dtype, shape in zip(each, sizes, strict=True)]
 
 
 def _first(space: TuningSpace, schema: OpSchema) -> dict[str, Any]:
@@ -238,14 +311,3 @@ def _drawn(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> An
 
 def _device(made: Specialisation) -> Device:
     return made.where if isinstance(made.where, Device) else made.where.to_device()
-
-
-def _about(made: Specialisation, space: TuningSpace) -> dict[str, Any]:
-    """What findings for these arguments are about, apart from sizes."""
-    return {
-        "op": made.schema.name,
-        "digest": made.loaded.portable.digest,
-        "target": compiled_for(_device(made).driver),
-        "dtypes": tuple(type.dtype.name for type in made.inputs),
-        "given": tuple(sorted((n, plain(v)) for n, v in made.parameters.items() if n not in space.names)),
-    }

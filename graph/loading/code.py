@@ -9,12 +9,23 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from ...dsl.contract import abi
+from ...dsl.contract.unit import Piece
 from ...dsl.diagnostics.dataclass import dataclass
 from ..driver.device import Code, CodeFile, Entry
 from ..driver.devices import CPU, Device
 from ..findings.prints import PrintOptions
 from ..findings.reports import Report, read_reports
+from ..passes.fusion import Partition
 from ..passes.memory_plan import Plan
+
+
+@dataclass(frozen=True)
+class CompiledGraph:
+    """What compilation made of a graph: its groups, the plan of its buffers, the pieces of its code, one a target."""
+
+    parts: Partition
+    plan: Plan
+    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.doors import DoorSpec
+from ...dsl.contract.launches import LaunchCounters
 from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, InternalError
-from ...dsl.diagnostics.places import InnerPlace, shown_path, user_place
+from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.compiling import compiling
@@ -41,8 +42,9 @@ from ..passes.memory_plan import Plan, bound_dtypes
 from ..passes.pipeline import Planning, fuses, plan_graph
 from ..staging.kernels import shipped_kernel
 from ..types.dims import Dim, StaticDim
-from .code import LoadedCode
+from .code import CompiledGraph, LoadedCode
 from .progress import OnProgress
+from .requests import add_requests
 
 if TYPE_CHECKING:
     from ...compiler.groups import EntryObjects
@@ -182,15 +184,6 @@ def explorer_page(kernel: LoadedKernel, wanted: Mapping[str, Any], targets: Sequ
 # *** code ***
 
 
-@dataclass(frozen=True)
-class CompiledGraph:
-    """What compilation made of a graph: its groups, the plan of its buffers, the pieces of its code, one a target."""
-
-    parts: Partition
-    plan: Plan
-    pieces: tuple[Piece, ...]
-
-
 def compile_graph(
     ir: GraphIR,
     targets: Sequence[Target],
@@ -245,7 +238,7 @@ def _built(
         again = plan_graph(Planning(ir, facts, fuse, apart | parts.apart)).parts
         return _built(ir, target, fuse, checks, again, build)
     except CompileError as error:
-        _add_requests(error, ir)
+        add_requests(error, ir)
         raise
 
 
@@ -371,6 +364,30 @@ def graph_stage(ir: GraphIR, target: str, stage: str, checks: Checks | None = No
     return shown(artifact, stage)
 
 
+def launch_counts(ir: GraphIR, target: str, sizes: Mapping[str, int]) -> tuple[LaunchCounters, ...]:
+    """What the kernels of a graph do on a GPU, counted without running them.
+
+    Args:
+        target: a GPU's, which need not be here.
+        sizes: of the graph's symbols, by name.
+
+    Raises:
+        TargetError: an unknown target.
+        CompileError: a mistake in a kernel, or something that the target lacks.
+    """
+    with shielded():
+        from ...compiler.explorer.static_counts import static_counts
+        from ...compiler.pipeline import typed_program
+        from ...compiler.targets import lookup
+
+    machine = lookup(target)
+    with reproducing_faults(ir, True, None):
+        build = lambda unit: (unit, typed_program(unit, machine))  # noqa: E731
+        _, plan, made = _built(ir, machine, True, SAFE, None, build)
+    unit, program = made
+    return tuple(static_counts(program, unit, [dim.evaluate(sizes) for dim in plan.slots], machine))
+
+
 def named_targets(names: Sequence[str]) -> list[Target]:
     """The targets of these names, each once; for the machine at hand, its best level."""
     with shielded():
@@ -419,7 +436,7 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
             unit = _unit(plan, chosen_checks(checks) or SAFE)
             code = Interpreted(typed_program(unit, target, notes=True), unit)
         except CompileError as error:
-            _add_requests(error, ir)
+            add_requests(error, ir)
             raise
     return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter")
 
@@ -451,21 +468,6 @@ def reproducing_faults(ir: GraphIR, fuse: bool, checks: Checks | None, interpret
         with suppress(Exception):  # the graph itself may be what is wrong
             held = graph_to_json(ir, fuse, chosen_checks(checks) or SAFE, interpret)
         raise fault(held, host_target(), error) from error
-
-
-def _add_requests(error: CompileError, ir: GraphIR) -> None:
-    """Adds the user's own line that requested the op."""
-    for each in getattr(error, "errors", [error]):
-        for node in ir.nodes:
-            if isinstance(node, Node) and node.name == each.op and node.place is not None:
-                requested = f"requested at {shown_path(node.place.file)}:{node.place.line}"
-                requested += f", called at {node.place.caller}" if isinstance(node.place, InnerPlace) else ""
-                about = [n for n, note in enumerate(each.notes) if note.startswith(f"compiled for op '{each.op}'")]
-                for number in about:
-                    each.notes[number] += f", {requested}"
-                if not about:
-                    each.notes.append(f"op '{each.op}' is {requested}")
-                break
 
 
 # *** facts for fusion ***

@@ -14,7 +14,8 @@ from ...dsl.environment.compiling import compiling
 from ...dsl.environment.log import start_log
 from ..ir import GraphIR
 from ..passes.pipeline import fuses
-from .compile import CompiledGraph, chosen_checks, compile_graph, named_targets, reproducing_faults
+from .code import CompiledGraph
+from .compile import chosen_checks, compile_graph, named_targets, reproducing_faults
 
 
 @dataclass(frozen=True)

@@ -9,56 +9,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from ...dsl.contract.checking import LANE_BITS, What
-from ...dsl.diagnostics.dataclass import dataclass
+from ...dsl.contract.launches import LaunchCounters
 from ..driver.device import Array
 from ..findings.reports import Report
 from .line_counters import NUMBERS, SECTOR
 
 WORK: Final = "work"  # what the site of a launch is about
 _COUNT: Final = re.compile(r"([\w.]+) (\d+)")
-
-
-@dataclass(frozen=True)
-class LaunchCounters:
-    """What a launch of a kernel did.
-
-    Fields:
-        blocks, threads, shared: of the grid; of a block, and its bytes of shared memory. A cluster counts as a block.
-        lanes: threads of a warp.
-        requests, bytes, sectors: of global memory, as in `LineCounters`.
-        distinct: sectors that were moved, each once.
-        cached: sectors that multiprocessors request: of what a block reads each once, as its own cache has it then, and
-            all that its warps write.
-        turns, conflicts: of shared memory, as in `LineCounters`.
-        operations: of floats, by what computes them: `float32`, `float64`, and `dot.` with what a matrix product
-            multiplies; a fused multiplication and addition is two.
-    """
-
-    op: str
-    kernel: str
-    blocks: int
-    threads: int
-    shared: int
-    lanes: int
-    requests: int
-    bytes: int
-    sectors: int
-    distinct: int
-    cached: int
-    turns: int
-    conflicts: int
-    operations: Mapping[str, int] = field(hash=False)
-
-    @property
-    def name(self) -> str:
-        """The op and its kernel."""
-        return self.op if self.kernel in ("", self.op) else f"{self.op}: {self.kernel.strip('_')}"
 
 
 def launch_counters(

@@ -25,13 +25,14 @@ import numpy as np
 
 from ...dsl.contract.checking import LANE_BITS, LAUNCH, What
 from ...dsl.contract.gpus import has_peaks
+from ...dsl.contract.launches import LaunchCounters
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.environment.files import replace_file
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
 from ..driver.device import Array
 from ..findings.reports import Report
-from .launch_counters import WORK, LaunchCounters, launch_counters
+from .launch_counters import WORK, launch_counters
 from .line_counters import NUMBERS, SECTOR, LineCounters, merged
 from .memory_page import memory_page
 from .roofline import Roofline

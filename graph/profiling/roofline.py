@@ -19,15 +19,29 @@ from dataclasses import field
 from typing import Final
 
 from ...dsl.contract.gpus import Peaks, Resident, architecture_of, peaks_of, resident_of
+from ...dsl.contract.launches import LaunchCounters
 from ...dsl.diagnostics.dataclass import dataclass
-from .launch_counters import LaunchCounters
 from .line_counters import SECTOR
 from .memory_page import TRACE_CUT
 from .roofline_picture import Roof, RooflinePoint, picture
 
 UNDER_WAY: Final = 4  # requests of a warp that wait for memory at the same time
 MATRICES: Final = "dot."
-WALLS: Final = ("memory", "cache", "shared memory", "float32", "float64", "matrix units", "latency")
+WALLS: Final = (
+    "memory",
+    "cache",
+    "shared memory",
+    "float32",
+    "float64",
+    "matrix units",
+    "instructions",
+    "latency",
+    "registers",
+)
+SCHEDULERS: Final = 4  # of a multiprocessor: each begins an instruction of its own warps a clock
+REST: Final = 0.25  # of the other walls' times that the highest wall does not hide
+LAUNCHING: Final = 3e-6  # seconds from one launch to the next
+MOST_REGISTERS: Final = {32: 255, 64: 512}  # of a thread, by the threads of a warp: NVIDIA's, AMD's
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,11 @@ class KernelRoofline:
     def seconds(self) -> float:
         """The estimated time."""
         return self.walls[self.wall]
+
+    @property
+    def score(self) -> float:
+        """Seconds by which choices are compared: walls are not hidden in full, and a launch takes its time."""
+        return self.seconds + REST * (sum(self.walls.values()) - self.seconds) + LAUNCHING
 
     @property
     def share(self) -> float:
@@ -178,12 +197,14 @@ def _row(each: KernelRoofline) -> str:
 
 def _estimate(launch: LaunchCounters, peaks: Peaks, resident: Resident) -> KernelRoofline:
     """The walls of a launch."""
-    at_once, _ = resident.blocks_at_once(launch.threads, launch.shared, lanes=launch.lanes)
+    at_once, _ = resident.blocks_at_once(launch.threads, launch.shared, launch.registers, launch.lanes)
     at_once = max(at_once, 1)
     slots = at_once * resident.multiprocessors
     waves = launch.blocks / slots
-    spread = _idle(launch.blocks, resident.multiprocessors)
     warps = -(-launch.threads // launch.lanes)
+    spread = _idle(launch.blocks, resident.multiprocessors)
+    if launch.instructions:  # counted for a choice: few warps leave schedulers without one
+        spread *= max(1.0, SCHEDULERS / (min(at_once, math.ceil(launch.blocks / resident.multiprocessors)) * warps))
     running = min(launch.blocks, slots) * warps
     work = _arithmetic(launch.operations, peaks)
     walls = {"memory": launch.distinct * SECTOR / peaks.memory}
@@ -192,12 +213,27 @@ def _estimate(launch: LaunchCounters, peaks: Peaks, resident: Resident) -> Kerne
     if launch.turns:
         walls["shared memory"] = launch.turns / (resident.multiprocessors * peaks.clock) * spread
     walls |= {name: seconds * spread for name, seconds in work.items()}
-    if launch.requests and running:
+    if launch.instructions:
+        clocks = SCHEDULERS * resident.multiprocessors * peaks.clock
+        walls["instructions"] = launch.instructions / clocks * spread
+        walls |= _spilled(launch, peaks)
+    if launch.chain:
+        walls["latency"] = math.ceil(waves) * launch.chain * peaks.latency
+    elif launch.requests and running:
         walls["latency"] = launch.requests * peaks.latency / (running * UNDER_WAY)
     limit = max([walls["memory"], *work.values()])
     wall = max(walls, key=lambda name: walls[name])
     held = min(at_once, math.ceil(launch.blocks / resident.multiprocessors)) * warps * launch.lanes
     return KernelRoofline(launch, walls, limit, wall, min(1.0, held / resident.threads), waves)
+
+
+def _spilled(launch: LaunchCounters, peaks: Peaks) -> dict[str, float]:
+    """Of registers that a thread has no place for: each goes to memory and back for every answer of memory."""
+    over = launch.registers - MOST_REGISTERS.get(launch.lanes, 255)
+    if over <= 0:
+        return {}
+    moved = 8 * over * launch.threads * launch.blocks * max(launch.chain, 1.0)
+    return {"registers": moved / (peaks.cache or peaks.memory)}
 
 
 def _idle(blocks: int, multiprocessors: int) -> float:

@@ -31,6 +31,8 @@ from .table import Candidate, TuningTable
 GAIN = 1.03  # a smaller one keeps the default
 FINALISTS = 4
 FINAL_ROUNDS = 7
+MEASURED = 4  # candidates that are measured whatever the estimates are
+FAR = 2.0  # times the best estimate, beyond which a candidate is not measured
 STARTING = 60.0  # seconds that a child may take to start
 
 Show = Callable[[int, int], None]  # how many candidates are done, of how many
@@ -45,6 +47,7 @@ def search(
     device: Device,
     *,
     show: Show | None = None,
+    model: TuningTable | None = None,
 ) -> TuningTable:
     """Tries all candidates of a space for these arguments.
 
@@ -56,6 +59,7 @@ def search(
         parameters: the parameters of the default, all of them.
         device: where it runs.
         show: is called with the progress.
+        model: the same candidates with estimates, in whose order they are tried then; those far behind are not.
 
     Raises:
         KernelError: EK0737, the default itself cannot be run.
@@ -63,6 +67,8 @@ def search(
     """
     default = {name: parameters[name] for name, _ in space.values}
     candidates = [default, *(c for c in space.candidates() if c != default)]
+    if model is not None:
+        candidates = [default, *(model.candidates[n].parameters for n in model.order if n)]
     with tempfile.TemporaryDirectory(prefix="einkorn-tune-") as folder:
         package = str(Path(folder) / "op.pkg")
         op = OpContents(loaded.schema, loaded.portable.to_json())
@@ -79,19 +85,26 @@ def search(
             space.tolerance,
         )
         with _Child(subject) as child:
-            return _Search(child, space, candidates, show).table(subject)
+            return _Search(child, space, candidates, show, model).table(subject)
 
 
 class _Search:
     """One search."""
 
     def __init__(
-        self, child: _Child, space: TuningSpace, candidates: Sequence[dict[str, object]], show: Show | None
+        self,
+        child: _Child,
+        space: TuningSpace,
+        candidates: Sequence[dict[str, object]],
+        show: Show | None,
+        model: TuningTable | None = None,
     ) -> None:
         self.child = child
         self.space = space
         self.candidates = candidates
         self.show = show
+        rows = [] if model is None else model.candidates
+        self.models = [next((row for row in rows if row.parameters == each), None) for each in candidates]
 
     def table(self, subject: Subject) -> TuningTable:
         """Tries all, and times the best again."""
@@ -99,7 +112,8 @@ class _Search:
         for number, candidate in enumerate(self.candidates):
             if self.show is not None:
                 self.show(number, len(self.candidates))
-            results.append(self._try(number, candidate))
+            far = self._far_behind(number)
+            results.append(Tried(None, why=far) if far else self._try(number, candidate))
             if number == 0 and results[0].seconds is None:
                 raise KernelError(
                     f"op '{subject.op}' cannot be tuned: its default fails: {results[0].why}",
@@ -112,12 +126,32 @@ class _Search:
         ratios = self._final(results)
         best = max(ratios, key=lambda n: ratios[n])
         rows = [
-            Candidate(candidate, result.seconds, result.compiled, ratios.get(number), result.why, result.error)
-            for number, (candidate, result) in enumerate(zip(self.candidates, results, strict=True))
+            Candidate(
+                candidate,
+                result.seconds,
+                result.compiled,
+                ratios.get(number),
+                result.why,
+                result.error,
+                None if model is None else model.estimate,
+                "" if model is None else model.wall,
+            )
+            for number, (candidate, result, model) in enumerate(zip(self.candidates, results, self.models, strict=True))
         ]
         flat = [each for value in subject.values for each in (value if isinstance(value, list) else [value])]
         shapes = [getattr(value, "shape", ()) for value in flat]
         return TuningTable(subject.op, shapes, rows, best if ratios[best] >= GAIN else 0)
+
+    def _far_behind(self, number: int) -> str:
+        """Why a candidate is not tried: its estimate is far above the best one, or it does not compile."""
+        known = [model.estimate for model in self.models if model is not None and model.estimate is not None]
+        model = self.models[number]
+        if number <= MEASURED or model is None or not known:
+            return ""
+        if model.estimate is None:
+            return model.why
+        times = model.estimate / min(known)
+        return f"it is estimated to take {times:.1f} times as long as the best" if times > FAR else ""
 
     def _try(self, number: int, candidate: dict[str, object]) -> Tried:
         answer = self.child.send(Try(number, candidate), self.space.limit)

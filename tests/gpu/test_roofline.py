@@ -18,9 +18,9 @@ from einkorn.compiler.explorer.steady_loops import steady_loops
 from einkorn.compiler.targets import amdgcn, nvptx
 from einkorn.dsl import DType
 from einkorn.dsl.contract.gpus import PEAKS, RESIDENT, architecture_of, peaks_of, resident_of
+from einkorn.dsl.contract.launches import LaunchCounters
 from einkorn.dsl.diagnostics.errors import TargetError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.profiling.launch_counters import LaunchCounters
 from einkorn.graph.profiling.memory_counters import MemoryCounters
 from einkorn.graph.profiling.roofline import Roofline
 
