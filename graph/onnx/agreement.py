@@ -22,6 +22,7 @@ from ..ops.operands import as_shape
 from ..ops.stage import builtin, require
 from ..staging.value import TensorValue
 from ..types.dims import Dim, StaticDim, SymbolicDim, dim_max, dim_min
+from .known import is_at_least
 
 ONE = StaticDim(1)
 
@@ -145,7 +146,10 @@ def _broadcast(call: ConvertedNode, left: Dim, right: Dim, what: str) -> Dim:
 
 
 def _may_be_one(left: Dim, right: Dim) -> bool:
-    """Whether two sizes may differ in a call, since one of them is a name that the other one does not depend on."""
+    """Whether two sizes may differ in a call: one of them is a name that the other one does not depend on, or is at
+    most 1, such as the `min(1, n)` elements of a slice."""
+    if any(is_at_least(ONE, dim) for dim in (left, right)):
+        return True
     names = set(left.parameters).isdisjoint(right.parameters)
     return names and any(isinstance(dim, SymbolicDim) for dim in (left, right))
 

@@ -168,15 +168,15 @@ def quotient(left: Any, right: Any) -> Dim | int:
     if not isinstance(left, Dim) and not isinstance(right, Dim):
         whole = abs(left) // abs(right)
         return int(whole if (left < 0) == (right < 0) else -whole)
-    if not _is_at_least(Dim(right), Dim(0)):  # of a divisor that is 0 a call says so
+    if not is_at_least(Dim(right), Dim(0)):  # of a divisor that is 0 a call says so
         raise UnknownAtImport
-    if _is_at_least(Dim(left), Dim(0)):
+    if is_at_least(Dim(left), Dim(0)):
         return Dim(left) // Dim(right)
     result = dim_max(left, 0) // Dim(right)
-    return result if _is_at_least(left, 1 - Dim(right)) else result - dim_max(0 - Dim(left), 0) // Dim(right)
+    return result if is_at_least(left, 1 - Dim(right)) else result - dim_max(0 - Dim(left), 0) // Dim(right)
 
 
-def _is_at_least(dim: Dim, bound: Dim) -> bool:
+def is_at_least(dim: Dim, bound: Dim) -> bool:
     """Whether a dim is proven to be so large."""
     try:
         return dim >= bound

@@ -29,6 +29,7 @@ from ..arguments import LIMIT, in_short
 MOST_TERMS = 1000
 MOST_NESTED = 50
 MOST_FACTORS = 100  # of one product
+MOST_BOUNDED = 4  # minima and maxima of a sum that a proof replaces by their operands
 MOST_PARTS = 20_000  # terms and atoms, those within operands of atoms included
 
 
@@ -229,8 +230,24 @@ def extreme(kind: str, operands: Iterable[Terms]) -> Terms:
 
 
 def never_negative(terms: Terms) -> bool:
-    """Whether a polynomial is surely >= 0; False when that is not plain to see."""
-    return all(factor > 0 and all(_atom_never_negative(atom) for atom in monomial) for monomial, factor in terms)
+    """Whether a polynomial is surely >= 0; False when that is not plain to see.
+
+    A maximum is at least each of its operands, and a minimum that is subtracted at most: `1 - min(1, n)` is >= 1 - 1.
+    """
+    if all(factor > 0 and all(_atom_never_negative(atom) for atom in monomial) for monomial, factor in terms):
+        return True
+    bounded = (k for k, (monomial, factor) in enumerate(terms) if _is_bounded(monomial, factor))
+    k = next(bounded, None)
+    if k is None or sum(1 for _ in bounded) >= MOST_BOUNDED:
+        return False
+    (atom,), factor = terms[k]
+    others = (*terms[:k], *terms[k + 1 :])
+    return any(never_negative(collect(others + scale(operand, factor))) for operand in atom.operands)
+
+
+def _is_bounded(monomial: Monomial, factor: int) -> bool:
+    """Whether a term is at least as large as one with an operand in place of its atom."""
+    return len(monomial) == 1 and monomial[0].kind == ("max" if factor > 0 else "min")
 
 
 def _atom_never_negative(atom: Atom) -> bool:

@@ -367,3 +367,12 @@ def test_shape_stays_a_shape() -> None:
     assert type(shape + (3,)) is Shape and shape + [3] == (2, "n", 3)  # noqa: RUF005
     assert type((1,) + shape) is Shape and [1] + shape == (1, 2, "n")  # noqa: RUF005
     assert isinstance(shape[0], StaticDim)
+
+
+def test_orders_of_minima_and_maxima_are_proven_by_their_operands() -> None:
+    n, m = Dim("n"), Dim("m")
+    assert dim_min(1, n) <= 1 and n - dim_max(n - 1, 0) <= 1
+    assert dim_min(n, 5) <= n and dim_max(n, m) >= m and n + 3 - dim_min(n, dim_max(m, 2)) >= 3
+    for is_unknown in (lambda: dim_min(n, 2) <= 1, lambda: dim_max(n, 2) >= 3, lambda: dim_max(n, m) <= n):
+        with pytest.raises(GraphError, match="depends on the sizes"):
+            is_unknown()

@@ -81,6 +81,13 @@ def test_a_named_size_against_a_number() -> None:
     assert refuses(graph, numbers(4, 2)).got == "4 and 6"
 
 
+def test_the_first_element_of_an_axis_is_broadcast() -> None:
+    bounds: dict[str, Any] = {"zero": np.array([0]), "one": np.array([1])}
+    nodes = [node("Slice", "x zero one one", "first"), node("Sub", "x first", "y"), node("Add", "y x", "z")]
+    made = model(nodes, [value("x", [2, "n"])], ["y", "z"], **bounds)
+    agree(made, *({"x": numbers(2, n)} for n in (1, 2, 5, 0)))
+
+
 def test_three_that_broadcast() -> None:
     made = model([node("Sum", "x y z", "s"), node("Mul", "s x", "p")], [value(n, [n, f"{n}2"]) for n in "xyz"], ["p"])
     shapes = [((2, 3), (2, 3), (2, 3)), ((1, 3), (2, 1), (1, 1)), ((1, 1), (1, 1), (4, 5)), ((4, 1), (1, 1), (4, 2))]
