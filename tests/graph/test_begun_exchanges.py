@@ -135,6 +135,7 @@ if how != "late":
 
 SAID = {
     "raise": r"(?s)\[rank 1\].*EK0701.*index",
+    "late": r"program\.py:\d+:\d+: error\[EK0862\]: rank 0 waited 1 s in allreduce\.sum .*rank 1 did not come",
     "kill": r"rank 1 was ended by signal 14",
 }
 
