@@ -56,6 +56,8 @@ REFUSED = {
     "too few warps": ("gpu.roles(a=(nothing, 1), b=(nothing, 1))", 0, "EK0658"),
     "none": ("gpu.roles()", 0, "EK0658"),
     "no warps": ("gpu.roles(a=nothing)", 0, "EK0658"),
+    "zero warps": ("gpu.roles(a=(nothing, 0), b=(nothing, 3))", 0, "EK0658"),
+    "warps of the running program": ("gpu.roles(a=(nothing, x.dim(0) + i), b=(nothing, 2))", 0, "EK0658"),
     "another thing": ("gpu.roles(a=(3, 3))", 0, "EK0658"),
     "twice": ("gpu.roles(a=(nothing, 3))\ngpu.roles(a=(nothing, 3))", 1, "EK0658"),
     "within a role": (IN_ROLE.format("gpu.roles(c=(nothing, 1))"), 1, "EK0658"),
@@ -84,6 +86,22 @@ REFUSED = {
         "EK0659",
     ),
 }  # fmt: skip
+
+
+LOOPS = {
+    "for": "for k in range(x.dim(0)):\n    gpu.roles(a=(nothing, 1), b=(nothing, 2))",
+    "while": "k = 0\nwhile k < x.dim(0):\n    gpu.roles(a=(nothing, 1), b=(nothing, 2))\n    k += 1",
+    "if": "if x.dim(0) > 3:\n    gpu.roles(a=(nothing, 1), b=(nothing, 2))",
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_roles_within_control_flow_of_the_whole_block(tmp_path: Path, name: str) -> None:
+    types = [(DType.float32, (32, 32))]
+    text = LOOPS[name] + "\nout[0, i % 32] = x[0, 0]"
+    program = typed_program(harness.entry_of(written(tmp_path, text), "op", types, {}, types)[0], lookup("sm_90a"))
+    roles = [op.attrs["role"] for op in walk(program.functions[0].body) if op.attrs.get("role")]
+    assert roles == ["a"]
 
 
 @pytest.mark.parametrize("name", REFUSED)

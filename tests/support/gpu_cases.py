@@ -21,6 +21,7 @@ from support import (
     gpu_cases_persistent,
     gpu_cases_puzzles,
     gpu_cases_roles,
+    gpu_cases_scaled,
     gpu_cases_tiles,
     gpu_cases_views,
     gpu_cases_warps,
@@ -44,6 +45,7 @@ CASES: tuple[GpuCase, ...] = (
     *gpu_cases_roles.CASES,
     *gpu_cases_groups.CASES,
     *gpu_cases_persistent.CASES,
+    *gpu_cases_scaled.CASES,
 )
 assert len({case.name for case in CASES}) == len(CASES), "two cases have one name"
 
@@ -51,5 +53,5 @@ assert len({case.name for case in CASES}) == len(CASES), "two cases have one nam
 OTHER_ON_SM_75 = (
     *("atomic-combine", "warps shuffle int64", "warps shuffle parts", "warps parted", "collectives", "async copies"),
     *("doubled", "biased", "turned", "order", "running_back", "matmul", "attention", "softmax", "example"),
-    *("tiles", "views", "puzzles", "bulk", "map", "groups", "persistent", "roles", "best[int16-1200x2]"),
+    *("tiles", "views", "puzzles", "bulk", "map", "groups", "persistent", "roles", "scaled", "best[int16-1200x2]"),
 )

@@ -48,7 +48,9 @@ def roles(call: Point, roles: dict[str, object]) -> None:
         CompileError: EK0658, these are no roles, or their warps are not those of the block.
     """
     launched, target = kernel_of(call, "roles()"), call.evaluator.target
-    if launched.role is not None or launched.roles:
+    call.locate()
+    here = call.builder.location.chain()  # loops are evaluated again until types are known
+    if launched.role is not None or launched.roles_at not in ([], here):
         within = f"in role '{launched.role.name}'" if launched.role is not None else "a second time"
         text = f"gpu.roles shares out the warps of a whole block, and stands here {within}"
         raise call.error("EK0658", text, hint="a kernel has one gpu.roles, at its top level")
@@ -59,8 +61,7 @@ def roles(call: Point, roles: dict[str, object]) -> None:
         text = f"the roles have {warps} warps of {lanes} threads together, and the block has {threads} threads"
         raise call.error("EK0658", text, expected=f"block={warps * lanes}", got=threads)
     registers = _registers(call, launched, given)
-    launched.roles = len(given)
-    call.locate()
+    launched.roles, launched.roles_at = len(given), here
     call.builder.add("together", [])
     _share_out(call, launched, given, registers)
 
@@ -72,10 +73,14 @@ def _given(call: Point, launched: Launched, roles: dict[str, object]) -> list[_G
     first, results = 0, []
     for number, (name, value) in enumerate(roles.items()):
         parts = value if isinstance(value, tuple) else ()
-        whole = all(type(part) is int and part > 0 for part in parts[1:])
-        if len(parts) not in (2, 3) or not isinstance(parts[0], Closure) or not whole:
+        if len(parts) not in (2, 3) or not isinstance(parts[0], Closure):
             text = f"role '{name}' is a function with its number of warps, not {describe(value)}"
             raise call.error("EK0658", text, name, hint=FORM)
+        for what, part in zip(("warps", "registers"), parts[1:], strict=False):
+            if type(part) is not int or part < 1:
+                text = f"the {what} of role '{name}' are {describe(part)}"
+                expected = "a whole number that is known at compile time, at least 1"
+                raise call.error("EK0658", text, name, expected=expected, hint=FORM)
         role = WarpRole(name, number, first, parts[1], launched.block, NAMED_BARRIERS - 1 - number)
         results.append(_Given(role, parts[0], parts[2] if len(parts) == 3 else None))
         first += parts[1]

@@ -19,7 +19,7 @@ from ..values.compile_time import Closure, is_comptime_number
 from ..values.describe import describe
 from ..values.tensors import KernelTensor
 from ..values.tiles import TileLayout, TileProduct, TileValue, TileView
-from . import access, elementwise, layouts, products, reductions
+from . import access, elementwise, layouts, products, reductions, scaled_products
 from .operands import DotOperand, Transposed
 
 MOST_REGISTERS = 255  # of 32 bits, of a thread
@@ -137,8 +137,10 @@ def load(call: Point, view: Any, dtype: Any = None) -> TileValue:
 
 
 @rule("gpu.dot")
-def dot(call: Point, a: object, b: object, acc: object, precision: object = "ieee") -> TileValue:
+def dot(call: Point, a: object, b: object, acc: object, precision: object = "ieee", scales: object = None) -> TileValue:
     kernel_of(call, "dot()")
+    if scales is not None:
+        return scaled_products.dot(call, (a, b), acc, scales)
     return products.dot(call, a, b, acc, precision)
 
 

@@ -20,6 +20,7 @@ from . import fragments, group_products, layouts, tensor_products, wave_fragment
 from .operands import DotOperand
 
 UNROLLED = 4  # steps of the inner axis that are written out
+SCALED = 32  # neighbours along the inner axis that have one scale
 
 
 MOST_PENDING = 7  # products under way behind a wait
@@ -86,7 +87,29 @@ def _begun(call: Point, a: object, b: object, given: object, precision: object, 
     if precision not in PRECISIONS:
         text = f'precision= of gpu.dot is "ieee" or "tf32", not {describe(precision)}'
         raise call.error("EK0655", text, "precision")
-    acc = given.tile if isinstance(given, TileProduct) else given
+    left, right, acc = factors(call, a, b, given.tile if isinstance(given, TileProduct) else given)
+    if acc.number is not None and isinstance(a, TileValue):
+        layouts.together(call)
+        acc = layouts.moved(call, acc, layouts.layout_for(call, "dot", acc.shape, rows=True))
+    first = given.first if isinstance(given, TileProduct) else None
+    row, why = _row(call, _Wanted(left, right, TileProduct(acc, first), waits), precision)
+    if first is not None and not (row is not None and row.in_tensor_memory):
+        text = f"the product that these sums are of is in tensor memory, and this one cannot add to it: {why}"
+        raise call.error("EK0654", text, hint=".wait() gives the sums, to which any product adds")
+    layouts.together(call, product=why)
+    if row is None:
+        return TileProduct(by_elements(call, left, right, acc, "tf32" if precision == "tf32" else left.dtype.name))
+    if row.in_tensor_memory:
+        return tensor_products.multiply(call, row, left, right, TileProduct(acc, first))
+    return TileProduct(_multiply(call, row, left, right, acc, waits))
+
+
+def factors(call: Point, a: object, b: object, acc: object) -> tuple[DotOperand, DotOperand, TileValue]:
+    """The operands and the sums of a product, which fit.
+
+    Raises:
+        CompileError: EK0653, an operand is none; EK0654, the shapes do not fit; EK0655, nothing multiplies the dtypes.
+    """
     for one in (a, acc):
         layouts.readable(call, one)
     if not isinstance(acc, TileValue):
@@ -99,20 +122,7 @@ def _begun(call: Point, a: object, b: object, given: object, precision: object, 
         hint = "a is M x K, b is K x N, acc is M x N; x.transpose() exchanges the axes of a view"
         raise call.error("EK0654", text, hint=hint)
     _check_dtypes(call, left.dtype, right.dtype, acc.dtype)
-    if acc.number is not None and isinstance(a, TileValue):
-        layouts.together(call)
-        acc = layouts.moved(call, acc, layouts.layout_for(call, "dot", acc.shape, rows=True))
-    first = given.first if isinstance(given, TileProduct) else None
-    row, why = _row(call, _Wanted(left, right, TileProduct(acc, first), waits), precision)
-    if first is not None and not (row is not None and row.in_tensor_memory):
-        text = f"the product that these sums are of is in tensor memory, and this one cannot add to it: {why}"
-        raise call.error("EK0654", text, hint=".wait() gives the sums, to which any product adds")
-    layouts.together(call, product=why)
-    if row is None:
-        return TileProduct(_by_elements(call, left, right, acc, "tf32" if precision == "tf32" else left.dtype.name))
-    if row.in_tensor_memory:
-        return tensor_products.multiply(call, row, left, right, TileProduct(acc, first))
-    return TileProduct(_multiply(call, row, left, right, acc, waits))
+    return left, right, acc
 
 
 def _check_dtypes(call: Point, a: DType, b: DType, acc: DType) -> None:
@@ -184,10 +194,18 @@ def _in_words(chosen: str, reasons: list[str]) -> str:
 # *** by elements ***
 
 
-def _by_elements(call: Point, left: DotOperand, right: DotOperand, acc: TileValue, product: str) -> TileValue:
-    """Along the inner axis, a column of `a` times a row of `b` at a time; `product` says what matrices these are."""
+def by_elements(
+    call: Point,
+    left: DotOperand,
+    right: DotOperand,
+    acc: TileValue,
+    product: str,
+    scales: tuple[DotOperand, DotOperand] | None = None,
+) -> TileValue:
+    """Along the inner axis, a column of `a` times a row of `b` at a time; `product` says what matrices these are, and
+    `scales` has factors of each `SCALED` neighbours along that axis."""
     builder, depth = call.builder, left.shape[1]
-    a, b = left.in_memory(call, "a"), right.in_memory(call, "b")
+    operands = _Factors(left.in_memory(call, "a"), right.in_memory(call, "b"), scales)
     rows = [layouts.first_place(call, acc.layout.rows)]
     rows = [builder.iadd(rows[0], builder.int_(k)) for k in acc.layout.rows.offsets]
     first = layouts.first_place(call, acc.layout.columns)
@@ -198,7 +216,7 @@ def _by_elements(call: Point, left: DotOperand, right: DotOperand, acc: TileValu
         values = list(sums)
         for k in range(step):
             at = builder.iadd(index, builder.int_(k))
-            values = _stepped(call, a, b, acc, at, rows, first, values)
+            values = _stepped(call, operands, acc, at, rows, first, values)
         builder.end(values)
     bounds = [builder.int_(0), builder.int_(depth), builder.int_(step)]
     types = [part.type for part in acc.parts]
@@ -206,10 +224,36 @@ def _by_elements(call: Point, left: DotOperand, right: DotOperand, acc: TileValu
     return TileValue(acc.dtype, acc.layout, tuple(results))
 
 
+@dataclass(frozen=True)
+class _Factors:
+    """The operands of a product in shared memory, and the scales of their blocks."""
+
+    a: DotOperand
+    b: DotOperand
+    scales: tuple[DotOperand, DotOperand] | None
+
+    def of_a(self, call: Point, row: Value, at: Value, dtype: DType) -> Value:
+        """An element of `a`, scaled."""
+        one = _converted(call.builder, self.a.element(call, row, at), dtype)
+        if self.scales is None:
+            return one
+        scale = self.scales[0].element(call, row, call.builder.idiv(at, call.builder.int_(SCALED)))
+        return call.builder.row("mul", [one, _converted(call.builder, scale, dtype)])
+
+    def of_b(self, call: Point, at: Value, first: Value, acc: TileValue, segment: tuple[int, int]) -> Value:
+        """Neighbours of a row of `b`, scaled."""
+        builder = call.builder
+        vector = _converted(builder, joined_columns(call, self.b, at, first, acc.layout, *segment), acc.dtype)
+        if self.scales is None:
+            return vector
+        block = builder.idiv(at, builder.int_(SCALED))
+        scale = joined_columns(call, self.scales[1], block, first, acc.layout, *segment)
+        return builder.row("mul", [vector, _converted(builder, scale, acc.dtype)])
+
+
 def _stepped(
     call: Point,
-    a: DotOperand,
-    b: DotOperand,
+    operands: _Factors,
     acc: TileValue,
     at: Value,
     rows: list[Value],
@@ -218,13 +262,10 @@ def _stepped(
 ) -> list[Value]:
     """The sums with the products of one place of the inner axis."""
     builder, columns = call.builder, acc.layout.columns
-    vectors = [
-        _converted(builder, joined_columns(call, b, at, first, acc.layout, start, length), acc.dtype)
-        for start, length in columns.segments
-    ]
+    vectors = [operands.of_b(call, at, first, acc, segment) for segment in columns.segments]
     made, number = [], 0
     for row in rows:
-        one = _converted(builder, a.element(call, row, at), acc.dtype)
+        one = operands.of_a(call, row, at, acc.dtype)
         for vector in vectors:
             width = layouts.width_of(vector)
             factor = one if width == 1 else builder.one("splat", [one], SIMDType(acc.dtype, width))

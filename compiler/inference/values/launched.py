@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from ....dsl.diagnostics.dataclass import dataclass
+from ....dsl.diagnostics.places import Place
 from ....dsl.types.dtype import DType
 from ...ir.program import Region, Value
 
@@ -53,6 +54,7 @@ class Launched:
     given_away: frozenset[int] = frozenset()  # the serials of sums that products add to
     role: WarpRole | None = None
     roles: int = 0  # how many roles the kernel has
+    roles_at: list[Place] = field(default_factory=list)  # where they are shared out, and the calls around
     registers: int | None = None
     before: Region | None = None
     maps: dict[object, tuple[Value, Value | bool]] = field(default_factory=dict)
