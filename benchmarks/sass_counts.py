@@ -20,6 +20,7 @@ _LABEL: Final = re.compile(r"^(\.L_x?_?\w+|\$\S+):")
 _SECTION: Final = re.compile(r"^\.text\.(\S+):")
 _TARGET: Final = re.compile(r"`\((\.?[\w$.]+)\)")
 _SHARED_WORK: Final = ("SHFL", "BAR", "LDS", "STS", "REDUX", "LDSM", "HMMA", "HGMMA", "FFMA", "MUFU")
+_BULK: Final = {"UTMALDG": 1024, "UTMASTG": 1024, "UBLKCP": 1024}  # copies of many bytes: at least so many of a thread
 _ENDS: Final = ("EXIT", "RET", "BSYNC", "BRX")
 
 
@@ -251,6 +252,8 @@ def _straight(group: list[BasicBlock]) -> Path:
             if one.is_global:
                 moved += one.bytes
                 wide += one.bytes if one.bytes >= 16 else 0
+            elif one.opcode in _BULK:
+                wide += _BULK[one.opcode]
             elif one.opcode in _SHARED_WORK and one.predicate != "@!PT":  # ptxas writes loads that are never done
                 work += 1
     return Path(counts, wide, moved, work)

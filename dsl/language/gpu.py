@@ -117,7 +117,12 @@ class gpu:
 
     @staticmethod
     def copy_async(
-        to: Any, source: Any, mask: Any = True, arrive: MBarrier | None = None, multicast: bool = False
+        to: Any,
+        source: Any,
+        mask: Any = True,
+        arrive: MBarrier | None = None,
+        multicast: bool = False,
+        bulk: bool = True,
     ) -> CopyToken:
         """Begins to copy neighbours of 4, 8 or 16 bytes from a tensor into shared memory, while this thread goes on:
         `gpu.copy_async(tile[r, c : c + 4], x[i, j : j + 4])`. Both sides lie at a multiple of so many bytes. Where
@@ -125,7 +130,8 @@ class gpu:
         copied by all threads of the block together, and where it reaches beyond the tensor, its `fill` is stored. With
         `arrive`, the copy of a view arrives at that barrier when it has ended, once, and gives nothing to wait for.
         With `multicast`, the blocks of a cluster begin the same copy together: each copies a part of the view's rows
-        into the memory of all of them, and arrives at the barrier of each."""
+        into the memory of all of them, and arrives at the barrier of each. With `bulk=False`, threads copy pieces of a
+        view where hardware would copy all of it."""
         raise NotImplementedError
 
     @staticmethod

@@ -131,11 +131,11 @@ def _launch(
 
         def copy(k: Index, stage: Index, align: int):
             """Begins to copy the tiles of a step, of operands whose rows come in pieces of so many bytes."""
-            gpu.copy_async(sa[stage], left.tile(row, k, (M, K), align=align))
+            gpu.copy_async(sa[stage], left.tile(row, k, (M, K), align=align), bulk=False)
             if transposed:
-                gpu.copy_async(sb[stage], right.tile(column, k, (N, K), align=align))
+                gpu.copy_async(sb[stage], right.tile(column, k, (N, K), align=align), bulk=False)
             else:
-                gpu.copy_async(sb[stage], right.tile(k, column, (K, N), align=align))
+                gpu.copy_async(sb[stage], right.tile(k, column, (K, N), align=align), bulk=False)
 
         fetch = lambda k, stage: in_pieces(whole, lambda align: copy(first + k, stage, align))  # noqa: E731
 

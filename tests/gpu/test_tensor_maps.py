@@ -97,6 +97,12 @@ CHOICES = {
         "m n",
         "elements: not asynchronously, as fewer than 4 bytes",
     ),
+    "bulk=False": (
+        DOT + TILE.replace(").wait()", ", bulk=False).wait()"),
+        (40, 128),
+        "m n",
+        "pieces of 16 bytes: not in bulk, as bulk=False says so",
+    ),
     "a matrix of several": (
         DOT.replace("16, 64", "3, 16, 64") + TILE.replace("(s, ", "(s[1], ").replace("load(s)", "load(s[1])"),
         (40, 128),
@@ -126,6 +132,13 @@ def test_a_copy_that_is_not_awaited_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EinkornError) as refused:
         how(tmp_path, DOT + TILE.replace(".wait()", ""), (40, 128))
     assert refused.value.code == "EK0622"
+
+
+@pytest.mark.parametrize("given", ["bulk=1", "bulk=False, multicast=True"])
+def test_other_values_of_bulk_are_refused(tmp_path: Path, given: str) -> None:
+    with pytest.raises(EinkornError) as refused:
+        how(tmp_path, DOT + TILE.replace(").wait()", f", {given}).wait()"), (40, 128))
+    assert refused.value.code in ("EK0646", "EK0659")
 
 
 def test_the_code_of_a_copy() -> None:

@@ -76,12 +76,22 @@ def _guard(call: Point, tensor: KernelTensor, count: int, argument: str) -> None
 
 @rule("gpu.copy_async")
 def copy_async(
-    call: Point, to: object, source: object, mask: object = True, arrive: object = None, multicast: object = False
+    call: Point,
+    to: object,
+    source: object,
+    mask: object = True,
+    arrive: object = None,
+    multicast: object = False,
+    bulk: object = True,
 ) -> Copies | None:
     kernel_of(call, "copy_async()")
-    if type(multicast) is not bool:
-        text = f"multicast= is True or False, known at compile time, not {describe(multicast)}"
-        raise call.error("EK0646", text, "multicast")
+    for name, value in (("multicast", multicast), ("bulk", bulk)):
+        if type(value) is not bool:
+            text = f"{name}= is True or False, known at compile time, not {describe(value)}"
+            raise call.error("EK0646", text, name)
+    if not bulk and (multicast or not isinstance(source, TileView)):
+        text = "bulk=False is for a copy of a tile that is not for all blocks of a cluster"
+        raise call.error("EK0646", text, "bulk")
     if multicast and (arrive is None or not isinstance(source, TileView)):
         text = "a copy to all blocks of a cluster is of a tile, and arrives at a barrier of each block"
         raise call.error(
@@ -96,7 +106,8 @@ def copy_async(
         if mask is not True:
             text = "gpu.copy_async of a view copies what lies in the tensor, and takes no mask="
             raise call.error("EK0646", text, "mask")
-        return copies.copy(call, to, source, arrive if isinstance(arrive, MBarriers) else None, multicast)
+        barrier = arrive if isinstance(arrive, MBarriers) else None
+        return copies.copy(call, to, source, barrier, bool(multicast), bool(bulk))
     builder = call.builder
     target, count = _neighbours(call, to, "to")
     given, others = _neighbours(call, source, "source")

@@ -47,6 +47,7 @@ def choice(
     count: int | None,
     fast: Value | bool,
     arrives: bool,
+    bulk: bool,
 ) -> Choice:
     """How a tile is copied, and in words why not in a better way.
 
@@ -54,6 +55,7 @@ def choice(
         count: how many elements a piece has; None where there are no pieces in shared memory.
         fast: whether pieces may be copied as such.
         arrives: whether the copy arrives at a barrier of the author's.
+        bulk: whether the author lets it be copied in bulk.
     """
     target, dtype = call.evaluator.target, view.tensor.dtype
     if target.grid is None or target.grid.copies is None or target.simulates:
@@ -66,7 +68,7 @@ def choice(
     if fast is False:
         return Choice(f"elements: not asynchronously, as rows of the tensor are not whole pieces of {size} bytes")
     other = "" if fast is True else f"; elements where rows do not begin at multiples of {size} bytes"
-    nothing = _no_bulk(call, arrives)
+    nothing = _no_bulk(call, arrives) if bulk else "bulk=False says so"
     if nothing is not None:
         return Choice(f"pieces of {size} bytes: not in bulk, as {nothing}{other}")
     rows, columns = view.shape

@@ -36,11 +36,17 @@ SIZES = (16, 8, 4)
 
 
 def copy(
-    call: Point, to: Any, view: TileView, arrive: MBarriers | None = None, multicast: bool = False
+    call: Point,
+    to: Any,
+    view: TileView,
+    arrive: MBarriers | None = None,
+    multicast: bool = False,
+    bulk: bool = True,
 ) -> Copies | None:
     """Begins to copy a view into a matrix in shared memory; the copy arrives at a barrier if one is given.
 
     With `multicast` each block of the cluster copies its part into the memory of all, and arrives at their barriers.
+    Without `bulk` threads copy pieces.
 
     Raises:
         CompileError: EK0646, the matrix is not in shared memory, or has another shape or dtype.
@@ -56,7 +62,7 @@ def copy(
     reach = access.Reach(call, view)
     if count is not None and bulk_copies.fills_with_zeros(view):
         fast = access.both(builder, access.aligned(call, view, count), _whole_pieces(call, view, count))
-    chosen_way = bulk_copies.choice(call, to, view, reach, count, fast, arrive is not None)
+    chosen_way = bulk_copies.choice(call, to, view, reach, count, fast, arrive is not None, bulk)
     layouts.together(call, copies=chosen_way.why)
     plan = chosen_way.plan
     map, mapped = (None, False) if plan is None else tensor_maps.make(call, plan, view)
