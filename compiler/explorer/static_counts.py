@@ -17,6 +17,7 @@ from ...dsl.types.packing import Array
 from ..ir.opcodes import LAUNCH
 from ..ir.program import Op, Program, ProgramFunction, Region
 from ..ir.shared_memory import static_shared
+from ..ir.storage_opcodes import SCRATCH
 from ..targets.base import Target
 from .live_registers import live_registers
 from .static_values import Known, Spot
@@ -66,7 +67,7 @@ class _Host(StaticWarp):
     def _plain(self, op: Op, active: Array, *, first: bool) -> None:
         if op.opcode is not LAUNCH:
             super()._plain(op, active, first=first)
-            if op.name == "scratch":
+            if op.opcode is SCRATCH:
                 count = self.value(op.operands[0])
                 size = int(count[0]) if isinstance(count, np.ndarray) else 0
                 self.bytes_of[op.results[0].serial] = int(op.results[0].dtype.bytes_for(max(size, 0)))

@@ -18,7 +18,8 @@ import numpy as np
 
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.packing import Array
-from ..ir.opcodes import FOR, IF, WHILE
+from ..ir.copy_opcodes import COPY_BOX, COPY_ROWS
+from ..ir.opcodes import FOR, GPU_ID, IF, WHILE
 from ..ir.program import Op, PointerType, Region, Value
 from ..lowering.arithmetic_counts import operations_of
 from ..targets.products import BY_NAME
@@ -178,7 +179,7 @@ class StaticWarp:
             self._other(op, operands, active)
 
     def _result(self, op: Op, operands: Sequence[Known]) -> Known:
-        if op.name == "gpu_id":
+        if op.opcode is GPU_ID:
             return self.indices.get(op.attrs["which"])
         if op.opcode.allocates and isinstance(op.results[0].type, PointerType):
             return Spot(op.results[0], np.zeros(self.lanes, np.int64))
@@ -215,7 +216,7 @@ class StaticWarp:
     def _bulk(self, op: Op, operands: Sequence[Known], active: Array) -> None:
         """Whole rows: those of all threads of the block, or one of a thread."""
         size, often = op.operands[2].dtype.bits / 8, self._often()
-        if op.name == "copy_rows":
+        if op.opcode is COPY_ROWS:
             rows, each = (_first(operands[k], active) for k in (5, 6))
             share = 1 / max(self.indices["warps"][0], 1)  # what a warp does of it
         else:
@@ -229,7 +230,7 @@ class StaticWarp:
         """A tile by a description of its tensor: by the block, or by each thread that is active."""
         rows, columns = op.attrs["tile"]
         often, share = self._often(), float(active.sum())
-        if op.name == "copy_box":
+        if op.opcode is COPY_BOX:
             share = 1 / max(self.indices["warps"][0], 1)
         moved = rows * columns * op.operands[0].dtype.bits / 8 * share * often
         self.counts.requests += often * share

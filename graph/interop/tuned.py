@@ -23,7 +23,7 @@ from ...dsl.signature.tuning import TuningSpace, plain, sizes_by_name
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from ..driver.devices import Device, DeviceRef
-from ..loading.compile import compiled_for, named_targets
+from ..loading.compile import compiled_for, named_targets, targets_of
 from ..loading.progress import shown_progress
 from ..ops.tuned import finding_for, findings_about, values_of
 from ..tuning.search import search
@@ -185,8 +185,9 @@ def _model(
     values: Sequence[object],
 ) -> TuningTable | None:
     """The estimates of the candidates, where the device is a GPU whose figures are known."""
-    target = compiled_for(_device(made).driver)
-    if _device(made).is_host or not has_peaks(target) or target.startswith("sim"):
+    device = _device(made)
+    target = compiled_for(device.driver)
+    if device.is_host or targets_of(device)[-1].simulates or not has_peaks(target):
         return None
     try:
         return estimated(loaded, space, kinds, [getattr(v, "shape", ()) for v in values], made.parameters, target)
