@@ -24,7 +24,7 @@ def _case(op: str, dtype: Any, shape: tuple[int, ...], small: tuple[int, ...], f
 
     def reference(x: Array) -> Array:
         y = x.swapaxes(1, 2) if op == "of_middle" else x
-        return np.asarray(y.astype(np.float64) * factor).astype(dtype)
+        return np.ascontiguousarray((y.astype(np.float64) * factor).astype(dtype))
 
     return GpuCase(
         name,
