@@ -50,7 +50,10 @@ def _places_of_waves(row: MatrixProduct) -> dict[str, tuple[Array, Array]]:
     lanes = np.arange(row.form.rows * row.form.across)
     own, group, depth = (lanes % 16)[:, None], (lanes // 16)[:, None], row.shape[2]
     inner = np.broadcast_to(np.arange(depth), (len(lanes), depth))  # RDNA 3: lanes 16 to 31 have what 0 to 15 have
-    if not row.has_whole_rows:
+    if row.scale is not None and row.a.bits == 8:  # V_MFMA_SCALE deals 16 elements at a time
+        half = np.arange(16)
+        inner = 16 * group + np.concatenate([half, depth // 2 + half])
+    elif not row.has_whole_rows:
         each = depth // row.form.across
         inner = each * group + np.arange(each)
     each = 16 // row.form.across
@@ -58,6 +61,23 @@ def _places_of_waves(row: MatrixProduct) -> dict[str, tuple[Array, Array]]:
     result = row.form.across * np.arange(each) + group if row.scattered else each * group + np.arange(each)
     rows = np.broadcast_to(own, inner.shape)
     return {"a": (rows, inner), "b": (inner, rows), "c": (np.broadcast_to(own, result.shape), result)}
+
+
+def _factors(row: MatrixProduct, brought: dict[int, tuple[Array, ...]], first: int) -> tuple[Array, Array]:
+    """The factor of each element of `a` and of `b`, of the scales that lanes bring."""
+    (m, n, k), count = row.shape, row.scales
+    of_a, of_b = np.zeros((m, count)), np.zeros((count, n))
+    for lane, operands in brought.items():
+        a, b = (np.atleast_1d(each).astype(np.float64)[first:] for each in operands[3:])
+        if row.form.rows_first:
+            of_a[lane % 16, lane // 16], of_b[lane // 16, lane % 16] = a[0], b[0]
+            continue
+        quad, place = lane >> 2, lane & 3
+        if place < 2:
+            of_a[quad + 8 * place] = a[:count]
+        if place == 0:
+            of_b[:, quad] = b[:count]
+    return of_a.repeat(k // count, 1), of_b.repeat(k // count, 0)
 
 
 @evaluates("multiply_matrices")
@@ -77,10 +97,13 @@ def _multiply(op: Op, machine: Machine) -> Evaluate:
             matrices[kind][places[kind]] = fragments.astype(wide)
         if row.precision == "tf32":
             matrices |= {kind: as_tf32(matrices[kind]) for kind in ("a", "b")}
+        if row.scale is not None:
+            of_a, of_b = _factors(row, brought, op.attrs["first"])
+            matrices |= {"a": matrices["a"] * of_a, "b": matrices["b"] * of_b}
         result = (matrices["c"] + matrices["a"] @ matrices["b"]).astype(row.acc.to_numpy())
         return {lane: result[places["c"][0][lane], places["c"][1][lane]] for lane in brought}
 
-    return lambda a, b, acc: Meeting(op, (a, b, acc), combine)
+    return lambda *operands: Meeting(op, operands, combine)
 
 
 def as_tf32(values: Array) -> Array:

@@ -41,11 +41,17 @@ LOAD_MATRICES = Opcode(
 )
 MULTIPLY_MATRICES = Opcode(
     "multiply_matrices",
-    "fragments of a, b and sums, of all lanes of a warp -> a fragment of the sums plus the product; attrs row: the name"
-    " of a row of `targets.products`, which says what the lanes have",
+    "fragments of a, b and sums, of all lanes of a warp; of rows with scales those of a and of b, up to four a lane ->"
+    " a fragment of the sums plus the product; attrs row: the name of a row of `targets.products`, which says what the"
+    " lanes have; first: the first scale of a lane that is one of this product",
     (NUMBER, NUMBER, NUMBER),
     (NUMBER,),
-    attrs={"row": OpAttribute(lambda value: isinstance(value, str) and value in BY_NAME), **WARP_OF},
+    more=NUMBER,
+    attrs={
+        "row": OpAttribute(lambda value: isinstance(value, str) and value in BY_NAME),
+        "first": OpAttribute(whole(0, 4), required=False),
+        **WARP_OF,
+    },
     rule=rules.multiply_matrices,
     waits=lambda op: Scope.warp,
     uniform=Scope.none,

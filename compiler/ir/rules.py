@@ -294,10 +294,18 @@ def load_matrices(op: Op) -> str | None:
 
 
 def multiply_matrices(op: Op) -> str | None:
-    """Operands of one dtype, sums as the result; fragments of `a` are no smaller than those of `b`."""
-    a, b, acc = (operand.simd for operand in op.operands)
+    """Operands of one dtype, sums as the result; fragments of `a` are no smaller than those of `b`; scales if the row
+    has some."""
+    a, b, acc, *scales = (operand.simd for operand in op.operands)
     if a.dtype is not b.dtype or a.width < b.width or op.results[0].type != acc:
         return f"multiplies {a} and {b}, and adds them to {acc}"
+    row = BY_NAME[op.attrs["row"]]
+    if len(scales) != (0 if row.scale is None else 2) or ("first" in op.attrs) != (row.scale is not None):
+        return f"has {len(scales)} scales for {row.name}"
+    if any(each.dtype is not row.scale or each.width not in (1, 2, 4) for each in scales) or (
+        scales and op.attrs["first"] >= min(each.width for each in scales)
+    ):
+        return f"takes scales from {scales[0]} and {scales[1]}"
     return None
 
 

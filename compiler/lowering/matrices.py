@@ -5,6 +5,8 @@ See also `targets.products` (their names, and which lane has what).
 
 from __future__ import annotations
 
+import itertools
+
 from ...dsl.types.dtype import SIMDType
 from ..ir.program import Op, Value
 from ..targets.products import BY_NAME, MatrixProduct
@@ -43,10 +45,13 @@ def _vector(w: FunctionWriter, struct: str, text: str, element: str, count: int,
 
 @emits("multiply_matrices")
 def _multiply_matrices(w: FunctionWriter, op: Op) -> None:
-    a, b, acc = op.operands
+    a, b, acc, *_ = op.operands
     row = BY_NAME[op.attrs["row"]]
     if row.form.rows_first:
         _multiply_in_waves(w, op, row)
+        return
+    if row.scale is not None:
+        _multiply_with_scales(w, op, row)
         return
     words = [*words_of(w, a, row.word, row.elements), *words_of(w, b, row.word, row.elements)]
     element = mlir_type(SIMDType(acc.dtype))
@@ -58,13 +63,42 @@ def _multiply_matrices(w: FunctionWriter, op: Op) -> None:
     w.result(op, _vector(w, made, result, element, len(sums), acc.simd))
 
 
+def _multiply_with_scales(w: FunctionWriter, op: Op, row: MatrixProduct) -> None:
+    """`mma.sync` with scales: the first of them that is one of this product, and which lanes bring them."""
+    a, b, acc, *scales = op.operands
+    fragments = [words_of(w, a, "i32", row.elements), words_of(w, b, "i32", row.elements), words_of(w, acc, "f32", 1)]
+    bytes = [_byte_word(w, scale) for scale in scales]
+    sums, struct = len(fragments[2]), f"!llvm.struct<({', '.join(['f32'] * acc.simd.width)})>"
+    numbers, places = iter(range(2 * sums + 8)), []
+    for count in (sums, *map(len, fragments)):
+        places.append("{" + ", ".join(f"${next(numbers)}" for _ in range(count)) + "}")
+    places += [f"${next(numbers)}, {{{op.attrs['first']}, 0}}" for _ in bytes]
+    given = [*itertools.chain(*fragments), *bytes]
+    types = ["i32"] * (len(given) - sums - 2) + ["f32"] * sums + ["i32"] * 2
+    constraints = ["=f"] * sums + ["f" if each == "f32" else "r" for each in types]
+    made = w.op(
+        f'llvm.inline_asm has_side_effects "{row.intrinsic} {", ".join(places)};", "{",".join(constraints)}"'
+        f" {', '.join(given)} : ({', '.join(types)}) -> {struct}"
+    )
+    w.result(op, _vector(w, made, struct, "f32", sums, acc.simd))
+
+
+def _byte_word(w: FunctionWriter, bytes: Value) -> str:
+    """Up to four bytes as the lower ones of 32 bits."""
+    own, whole = mlir_type(bytes.simd), f"i{8 * bytes.simd.width}"
+    number = w.name(bytes) if own == whole else w.op(f"llvm.bitcast {w.name(bytes)} : {own} to {whole}")
+    return number if whole == "i32" else w.op(f"arith.extui {number} : {whole} to i32")
+
+
 def _multiply_in_waves(w: FunctionWriter, op: Op, row: MatrixProduct) -> None:
     """AMD's intrinsics, which take vectors; constants among their operands are parts of the instruction."""
-    a, b, acc = op.operands
+    a, b, acc, *scales = op.operands
     sums = mlir_type(acc.simd)
     known = {"a": (_as_word(w, a, row.word), row.word), "b": (_as_word(w, b, row.word), row.word)}
     known["acc"] = w.name(acc), sums
+    known |= {f"scale_{name}": (_byte_word(w, scale), "i32") for name, scale in zip("ab", scales, strict=False)}
     constants = {"zero": "0 : i32", "one": "1 : i32", "true": "true", "false": "false"}
+    constants["first"] = f"{op.attrs.get('first')} : i32"
     for name, value in constants.items():
         if name in row.arguments:
             text = "i32" if value.endswith("i32") else "i1"

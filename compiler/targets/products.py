@@ -26,6 +26,15 @@ With `e` neighbours of an operand, lane number l has
 
 Where the instruction gives a lane columns that are not neighbours, it is given the columns of b in another order, such
 that they are.
+
+Instructions with scales take a factor for each `block` neighbours along the inner axis, in bytes that lanes bring:
+
+    mma.sync    a lane brings up to four for steps that follow each other, and the instruction says which are its own.
+                Those of row l // 4 + 8 * (l % 2) of a come from lanes with l % 4 < 2, those of column l // 4 of b from
+                lanes with l % 4 = 0 (PTX ISA, "Block Scaling for mma.sync", for thread-id 0)
+    MFMA        lane l brings that of row l % 16 of a, column l % 16 of b, of the 32 elements from 32 * (l // 16) on.
+                8-bit elements lie otherwise: the first 16 of a lane are those from 16 * (l // 16) on, the others from
+                64 + 16 * (l // 16) on
 """
 
 from __future__ import annotations
@@ -87,6 +96,7 @@ class MatrixProduct:
         arguments: the order in which the intrinsic takes its operands, where they are not a, b, acc.
         format: the number of the operands' format in a description of `tcgen05`, whose sums lie in tensor memory; else
             -1. `intrinsic` is the name of the instruction.
+        scale, block: the dtype of scales, and how many neighbours of the inner axis have one; None, 0 without scales.
         of_groups: whether groups of four warps compute it, from shared memory: `shape` has the least columns then, and
             `intrinsic` is the instruction's name, with {n} for their number.
     """
@@ -106,11 +116,18 @@ class MatrixProduct:
     arguments: tuple[str, ...] = ("a", "b", "acc")
     of_groups: bool = False
     format: int = -1
+    scale: DType | None = None
+    block: int = 0
 
     @property
     def elements(self) -> int:
         """How many elements a word has."""
         return max(32 // self.a.bits, 1)
+
+    @property
+    def scales(self) -> int:
+        """How many scales a row of `a` has."""
+        return self.shape[2] // self.block if self.block else 0
 
     @property
     def in_tensor_memory(self) -> bool:
@@ -144,6 +161,18 @@ def _mma(
     name = ".".join(filter(None, ("mma.sync", size, str(a), precision)))
     features = ("mma_sync", "bf16_mma", feature)
     return MatrixProduct(name, a, a, acc, shape, features, f"llvm.nvvm.mma.{size}.row.col.{kind}", word, precision)
+
+
+def _mma_scaled(a: DType, depth: int, scale: tuple[DType, int], kinds: tuple[str, str, str]) -> MatrixProduct:
+    """A row of `mma.sync` with scales; `kinds` are PTX's words: the kind, the dtype of elements, that of scales."""
+    of_scale, block = scale
+    kind, of_elements, of_scales = kinds
+    name = f"mma.sync.m16n8k{depth}.{a}.scaled_by_{block}"
+    dtypes = f"f32.{of_elements}.{of_elements}.f32.{of_scales}"
+    how = f"kind::{kind}.block_scale.scale_vec::{depth // block}X.{dtypes}"
+    instruction = f"mma.sync.aligned.m16n8k{depth}.row.col.{how}"
+    features = ("mma_sync", "block_scaled_mma")
+    return MatrixProduct(name, a, a, _F32, (16, 8, depth), features, instruction, "i32", scale=of_scale, block=block)
 
 
 def _wgmma(a: DType, acc: DType, kind: str, precision: str = "") -> MatrixProduct:
@@ -199,11 +228,15 @@ def _mfma(
     )
 
 
-def _mfma_of_formats(a: DType, number: str) -> MatrixProduct:
-    """A row of MFMA of 4-, 6- and 8-bit floats, whose format is a number; its scales are 1, and so left out."""
+def _mfma_of_formats(a: DType, number: str, scale: tuple[DType, int] | None = None) -> MatrixProduct:
+    """A row of MFMA of 4-, 6- and 8-bit floats, whose format is a number; without scales these are left out."""
     intrinsic = "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4"
     row = _mfma((a, _F32), 128, "mfma_32_bytes", "", "vector<8xi32>")
-    return replace(row, intrinsic=intrinsic, arguments=("b", "a", "acc", number, number, *["zero"] * 4))
+    last = ["zero"] * 4 if scale is None else ["first", "scale_b", "first", "scale_a"]
+    row = replace(row, intrinsic=intrinsic, arguments=("b", "a", "acc", number, number, *last))
+    if scale is None:
+        return row
+    return replace(row, name=f"{row.name}.scaled_by_{scale[1]}", scale=scale[0], block=scale[1])
 
 
 def _wmma(of: tuple[DType, DType], feature: str, kind: str, word: str, *, whole: bool) -> MatrixProduct:
@@ -231,6 +264,7 @@ def _wmma(of: tuple[DType, DType], feature: str, kind: str, word: str, *, whole:
 _F16, _BF16, _F32, _F64 = DType.float16, DType.bfloat16, DType.float32, DType.float64
 _I32 = DType.int32
 _I8, _U8 = DType.int8, DType.uint8
+_E8M0 = DType.float8_e8m0fnu
 _E4M3, _E5M2, _E4M3_Z, _E5M2_Z = (
     DType.float8_e4m3fn,
     DType.float8_e5m2,
@@ -253,6 +287,8 @@ PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _tcgen05(_U8, _I32, "i8", 0),
     _tcgen05(_E4M3, _F32, "f8f6f4", 0),
     _tcgen05(_E5M2, _F32, "f8f6f4", 1),
+    _mma_scaled(_E4M3, 32, (_E8M0, 32), ("mxf8f6f4", "e4m3", "ue8m0")),
+    _mma_scaled(_E5M2, 32, (_E8M0, 32), ("mxf8f6f4", "e5m2", "ue8m0")),
     _mma(_F16, _F32, (16, 8, 16), "f16_mma", "f32.f32", "vector<2xf16>"),
     _mma(_BF16, _F32, (16, 8, 16), "bf16_mma", "bf16", "i32"),
     _mma(_F32, _F32, (16, 8, 8), "tf32_mma", "tf32", "i32", precision="tf32"),
@@ -268,6 +304,8 @@ PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _mfma((_I8, _I32), 64, "mfma_16_bytes", ".i8", "vector<4xi32>"),
     _mfma((_I8, _I32), 32, "mfma_8_bytes", ".i8", "i64"),
     _mfma((_I8, _I32), 16, "int8_mma", "i8", "i32"),
+    _mfma_of_formats(_E4M3, "zero", (_E8M0, 32)),
+    _mfma_of_formats(_E5M2, "one", (_E8M0, 32)),
     _mfma_of_formats(_E4M3, "zero"),
     _mfma_of_formats(_E5M2, "one"),
     *(
@@ -311,6 +349,10 @@ ELEMENTS: Final[tuple[tuple[DType, DType], ...]] = (
 )
 
 
-def product_rows(a: DType, acc: DType, precision: str) -> list[MatrixProduct]:
-    """The rows for these dtypes, the best ones of each kind of target first."""
-    return [row for row in PRODUCTS if row.a is a and row.acc is acc and row.precision in ("", precision)]
+def product_rows(a: DType, acc: DType, precision: str, scale: tuple[DType, int] | None = None) -> list[MatrixProduct]:
+    """The rows for these dtypes, the best ones of each kind of target first.
+
+    `scale`: the dtype of scales, and how many neighbours have one; None without scales.
+    """
+    fitting = (row for row in PRODUCTS if (row.a, row.acc) == (a, acc) and row.precision in ("", precision))
+    return [row for row in fitting if (row.scale, row.block) == (scale or (None, 0))]

@@ -143,8 +143,8 @@ class gpu:
         """The tile `acc + a @ b`. `a` and `b` are matrices in shared memory, which `s.transpose()` turns over, or
         tiles, of one dtype; products are added in the dtype of `acc`: float32 for float16, bfloat16 and float32, int32
         for integers, float64 for float64. `precision="tf32"` rounds float32 operands to 10 bits where the target
-        multiplies these. `scales=(s, t)` are factors of blocks of 32 elements along the inner axis, in shared memory as
-        float8_e8m0fnu: M x K / 32 of `a`, and K / 32 x N of `b`, which have float8_e4m3fn or float8_e5m2 then."""
+        multiplies these. `scales=(s, t)` are factors of blocks of 32 elements along the inner axis, matrices like `a`
+        and `b` of float8_e8m0fnu: M x K / 32 of `a`, and K / 32 x N of `b`. These have float8_e4m3fn or float8_e5m2."""
 
     @staticmethod
     def dot_async(a: object, b: object, acc: object, precision: str = "ieee") -> Any:

@@ -1,16 +1,24 @@
-"""Products with scales: what is refused, and what `--stage typed` says; results are cases of `gpu_cases_scaled`."""
+"""Products with scales: what is refused, what multiplies, what the code is, and its results by other interpreters than
+those of all cases."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from support import harness
-from support.gpu_cases_scaled import CASES
+from support import harness, ptx
+from support.gpu_case import GpuCase
+from support.gpu_cases_scaled import CASES, E4M3, scaled
+from support.launching_device import run_unit
+from support.ptx_device import run_ptx
 
-from einkorn.compiler.ir.printer import print_program
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import lookup
+from einkorn.compiler.targets.nvptx import find_ptxas
 from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import EinkornError
 
@@ -55,7 +63,82 @@ def test_what_is_refused(tmp_path: Path, name: str) -> None:
     assert (error.code, error.place.line if error.place else 0) == (code, 11), str(error)
 
 
+STAGED = scaled(E4M3, 33, 20, 160, op="staged", M=32, N=16, K=128, threads=64)
+WHY = {
+    "sm_120a": "mma.sync.m16n8k32.float8_e4m3fn.scaled_by_32",
+    "sm_90a": "elements: not mma.sync.m16n8k32.float8_e4m3fn.scaled_by_32, as sm_90a has no block_scaled_mma",
+    "gfx950": "mfma.16x16x128.float8_e4m3fn.scaled_by_32",
+    "gfx942": "elements: not mfma.16x16x128.float8_e4m3fn.scaled_by_32, as gfx942 has no mfma_32_bytes",
+    "gfx1201": "elements: gfx1201 has no matrix instruction of float8_e4m3fn with scales of 32 neighbours",
+    "sim:sm_120a": "elements: a simulated GPU multiplies them one by one, so that each access is checked",
+}
+
+
+@pytest.mark.parametrize("target", WHY)
+def test_typed_programs_say_what_multiplies(target: str) -> None:
+    assert f"'product': '{WHY[target]}'" in str(typed_program(STAGED.spec(), lookup(target)))
+
+
+def test_sizes_that_an_instruction_does_not_take() -> None:
+    """32 neighbours are a step of NVIDIA's instruction, and a quarter of one of AMD's."""
+    case = scaled(E4M3, 17, 33, 96, M=16, N=32, K=96)
+    reason = "not mfma.16x16x128.float8_e4m3fn.scaled_by_32, as the inner size of 96 is not a multiple of 128"
+    assert f"'product': 'elements: {reason}'" in str(typed_program(case.spec(), lookup("gfx950")))
+    assert f"'product': '{WHY['sm_120a']}'" in str(typed_program(case.spec(), lookup("sm_120a")))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_results_as_ptx(case: GpuCase) -> None:
+    case.check(run_changed(case, "sm_120a"))
+
+
 @pytest.mark.parametrize("target", ["sm_120a", "gfx950"])
-def test_the_typed_program_says_that_elements_are_multiplied(target: str) -> None:
-    program = CASES[0].compile(target).program
-    assert "product=elements: products with scales are multiplied one by one" in print_program(program)
+@pytest.mark.parametrize("case", CASES[3:], ids=str)
+def test_results_of_the_typed_program(case: GpuCase, target: str) -> None:
+    """The interpreter has the places of scales from the manuals, apart from the compiler."""
+    case.check(case.interpret(target), lookup(target).lanes)
+
+
+def run_changed(case: GpuCase, target: str, pattern: str = "", to: str = "") -> list[Any]:
+    """What a kernel gives as PTX in which something was changed."""
+    outputs = [np.zeros(array.shape, array.dtype) for array in case.expected()]
+
+    def run(text: bytes, *rest: Any) -> None:
+        new, found = re.subn(pattern, to, text.decode()) if pattern else (text.decode(), 1)
+        assert found
+        run_ptx(new.encode(), *rest)
+
+    run_unit(case.spec(), target, run, [*(array.copy() for array in case.inputs()), *outputs])
+    return outputs
+
+
+def test_steps_take_the_bytes_of_their_scales() -> None:
+    """Lanes bring the scales of four steps at once; with those of the first step for all the result is another."""
+    text = STAGED.compile("sm_120a").asm
+    selected = re.findall(r"block_scale\S+ .*\{(\d), 0\}, \S+, \{(\d), 0\};", text)
+    assert set(selected) == {(f"{k}", f"{k}") for k in range(4)}
+    with pytest.raises(AssertionError):
+        STAGED.check(run_changed(STAGED, "sm_120a", r"\{3, 0\}", "{0, 0}"))
+
+
+def test_the_interpreter_of_ptx_refuses_lanes_that_bring_no_scales() -> None:
+    with pytest.raises(ptx.PtxError, match="selects no scales"):
+        run_changed(STAGED, "sm_120a", r"\{3, 0\}", "{3, 5}")
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("case", CASES[:-1], ids=str)
+def test_ptxas_translates_it_without_spills(tmp_path: Path, case: GpuCase) -> None:
+    ptxas, source = find_ptxas(), tmp_path / "kernel.ptx"
+    assert ptxas is not None
+    source.write_text(case.compile("sm_120a").asm)
+    command = [ptxas, "-v", "--gpu-name=sm_120a", str(source), f"--output-file={tmp_path / 'cubin'}"]
+    report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in report, report
+
+
+def test_the_code_for_amd() -> None:
+    """The formats of both operands, and a scale in the lowest byte of a register; a step has 128 elements."""
+    e4m3, e5m2 = (case.compile("gfx950").asm for case in (CASES[3], CASES[4]))
+    instruction = r"v_mfma_scale_f32_16x16x128_f8f6f4 .*op_sel_hi:\[0,0,0\]"
+    assert re.search(instruction + "\n", e4m3) and re.search(instruction + " cbsz:1 blgp:1\n", e5m2)

@@ -12,6 +12,7 @@ import pytest
 from support import harness, simulated
 from support.gpu_case import GPUS, GpuCase
 from support.gpu_cases_groups import product as product_of_groups
+from support.gpu_cases_scaled import scaled
 from support.gpu_cases_tiles import CASES, product
 
 from einkorn.compiler.pipeline import typed_program
@@ -117,6 +118,8 @@ def multiplied_by(row: MatrixProduct) -> GpuCase:
     """A product of the dtypes of a row, whose steps are so long that the row takes them."""
     dtype, depth = row.a.to_numpy(), max(row.shape[2], 16)
     how = {"precision": row.precision} if row.precision else {}
+    if row.scale is not None:
+        return scaled(dtype, 33, 20, 2 * depth, op="staged", M=32, N=16, K=2 * row.shape[2], threads=64)
     if row.in_tensor_memory:
         sizes = {"M": 128, "N": 16, "K": depth}
         return product_of_groups(dtype, 128, 16, 2 * depth, op="ahead", b_turned=not row.reads_across, **sizes, **how)
@@ -135,7 +138,7 @@ def test_each_matrix_instruction(row: MatrixProduct) -> None:
     """The interpreter has the places of elements from the manuals; what LLVM emits has the instruction's name."""
     case = multiplied_by(row)
     how = row.precision or "ieee"
-    assert row in product_rows(row.a, row.acc, how)
+    assert row in product_rows(row.a, row.acc, how, None if row.scale is None else (row.scale, row.block))
     name = next(each for each in GPUS if row.missing(lookup(each)) is None)
     assert f"'row': '{row.name}'" in str(typed_program(case.spec(), lookup(name))), name
     case.check(case.interpret(name), lookup(name).lanes)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from support.ptx_group import Code, Group, Step, step
 from support.ptx_numbers import Type, type_of
-from support.ptx_parse import Instruction, Tuple
+from support.ptx_parse import Immediate, Instruction, Tuple
 from support.ptx_threads import address_of, load
 
 Array = Any
@@ -72,6 +73,8 @@ def _by_warps(group: Group, values: Array) -> Array:
 
 @step("mma")
 def _multiply(ins: Instruction, code: Code) -> Step:
+    if "block_scale" in ins.parts:
+        return _multiply_scaled(ins, code)
     *how, shape, left, right, of_d, of_a, of_b, of_c = ins.parts
     if how != ["sync", "aligned"] or (left, right) != ("row", "col") or shape not in SIZES or of_a != of_b:
         raise ins.fail("this form of mma is not known")
@@ -110,6 +113,86 @@ def _multiply(ins: Instruction, code: Code) -> Step:
         for i, to in enumerate(targets):
             rows, columns = _c(shape, i)
             to(group, result[:, rows, columns].astype(narrow).reshape(-1))
+
+    return run
+
+
+NARROW: dict[str, Any] = {
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "ue8m0": ml_dtypes.float8_e8m0fnu,
+}
+# The kinds with what the manual's table of valid combinations says: scales of a row of a, shape, dtypes of both.
+SCALED = {
+    ("kind__mxf8f6f4", "scale_vec__1X"): (1, "m16n8k32", ("e4m3", "e5m2"), "ue8m0"),
+}
+
+
+def _narrow(word: Array, name: str) -> list[Array]:
+    """The elements of a register of 32 bits, the lowest bits first."""
+    dtype = NARROW[name]
+    return [(word >> np.uint32(8 * k)).astype(np.uint8).view(dtype).astype(np.float64) for k in range(4)]
+
+
+def _selected(ins: Instruction, operand: Any, steps: int, threads: int) -> tuple[int, int]:
+    """The byte and the thread that a tuple of constants selects."""
+    parts = _parts(operand)
+    if len(parts) != 2 or not all(isinstance(part, Immediate) for part in parts):
+        raise ins.fail("{byte-id, thread-id} are two constants")
+    byte, thread = (part.value for part in parts)
+    if byte not in range(0, 4, steps) or thread not in range(threads):
+        raise ins.fail(f"{{{byte}, {thread}}} selects no scales")
+    return byte, thread
+
+
+def _multiply_scaled(ins: Instruction, code: Code) -> Step:
+    """D = (A * scale_A) * (B * scale_B) + C, as "Block Scaling for mma.sync" has it: of the four threads of a quad, two
+    bring the scales of rows groupID and groupID + 8 of A, one those of column groupID of B."""
+    *how, of_d, left, right, of_c, of_scale = ins.parts
+    known = SCALED.get((how[5], how[7])) if len(how) == 8 else None
+    if known is None or how[:2] + how[3:5] + [how[6]] != ["sync", "aligned", "row", "col", "block_scale"]:
+        raise ins.fail("this form of mma is not known")
+    count, shape, dtypes, scale = known
+    if (how[2], of_scale, of_d, of_c) != (shape, scale, "f32", "f32") or {left, right} - set(dtypes):
+        raise ins.fail("these dtypes are not multiplied with scales")
+    m, n, k = SIZES[shape]
+    word, single = type_of("b32"), type_of("f32")
+    a, b, c = (
+        [code.source(ins, part, kind) for part in _parts(operand)]
+        for operand, kind in zip(ins.operands[1:4], (word, word, single), strict=True)
+    )
+    data = [code.source(ins, _parts(ins.operands[at])[0], word) for at in (4, 6)]
+    selected = [_selected(ins, ins.operands[at], count, threads) for at, threads in ((5, 2), (7, 4))]
+    targets = [code.target(ins, part, single) for part in _parts(ins.operands[0])]
+
+    def matrix(group: Group, values: list[Array], size: tuple[int, int], places: Any) -> Array:
+        made = np.zeros((group.count // 32, *size))
+        assert len(values) * 32 == size[0] * size[1], "a fragment has other elements than its matrix"
+        for i, value in enumerate(values):
+            rows, columns = places(shape, i)
+            made[:, rows, columns] = _by_warps(group, value)
+        return made
+
+    def factors(group: Group) -> tuple[Array, Array]:
+        bytes = [[_by_warps(group, each) for each in _narrow(source(group), scale)] for source in data]
+        (byte_a, pair), (byte_b, thread) = selected
+        of_a = np.zeros((group.count // 32, m, count))
+        of_b = np.zeros((group.count // 32, count, n))
+        for j in range(count):
+            for half in range(2):
+                of_a[:, 8 * half : 8 * half + 8, j] = bytes[0][byte_a + j][:, 2 * pair + half :: 4]
+            of_b[:, j, :] = bytes[1][byte_b + j][:, thread::4]
+        return of_a.repeat(k // count, 2), of_b.repeat(k // count, 1)
+
+    def run(group: Group) -> None:
+        of_a, of_b = factors(group)
+        of_left = matrix(group, [each for source in a for each in _narrow(source(group), left)], (m, k), _a)
+        of_right = matrix(group, [each for source in b for each in _narrow(source(group), right)], (k, n), _b)
+        sums = matrix(group, [source(group) for source in c], (m, n), _c)
+        result = sums + (of_left * of_a) @ (of_right * of_b)
+        for i, to in enumerate(targets):
+            rows, columns = _c(shape, i)
+            to(group, result[:, rows, columns].astype(np.float32).reshape(-1))
 
     return run
 

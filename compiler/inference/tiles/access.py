@@ -182,7 +182,7 @@ def _read_masked(call: Point, view: TileView, reach: Reach, row: Value, column: 
     """Neighbours of which some may lie beyond the end of the tensor."""
     builder, tensor = call.builder, view.tensor
     mask = reach.mask(builder, row, column, run)
-    other = coerce(call, view.fill, SIMDType(tensor.dtype, run))
+    other = coerce(call, view.beyond, SIMDType(tensor.dtype, run))
     span = span_at(call, view, row, column)
     if span is not None:
         return load_span(builder, span, run, mask, other, None)

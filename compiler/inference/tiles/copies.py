@@ -250,7 +250,7 @@ def _clamped(builder: Builder, left: Value, size: int) -> Value:
 def _by_elements(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, threads: int) -> None:
     builder, tensor = call.builder, view.tensor
     rows, columns = view.shape
-    fill = coerce(call, view.fill, SIMDType(tensor.dtype))
+    fill = coerce(call, view.beyond, SIMDType(tensor.dtype))
     number = layouts.thread_number(call)
     loop = builder.for_loop(number, builder.int_(rows * columns), builder.int_(threads))
     with builder.inside(loop):

@@ -9,6 +9,8 @@ See also `targets.products` (which lane has what).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Value
@@ -17,6 +19,7 @@ from ..evaluator import Point
 from ..language.grids import gpu_value
 from ..values.tiles import TileAxis, TileLayout, TileValue
 from . import layouts
+from .block_scales import BlockScales, Brought, add_products
 from .layouts import lanes_of
 from .operands import DotOperand, swizzle_in
 from .swizzles import neighbours_of, rows_apart
@@ -127,6 +130,17 @@ class _Reader:
             elements.append(builder.one("load", [pointer, offset], SIMDType(self.operand.dtype)))
         return layouts.joined(builder, elements)
 
+    def scales(self, block: int, step: int, count: int) -> Value:
+        """Of the scales of rows that this lane brings so many, from those of a step on: of `a` those of a row of two
+        blocks, of `b` those of a column of one."""
+        builder, lane = self.call.builder, gpu_value(self.call, "lane_idx")
+        place = builder.iadd(self._first(), builder.idiv(lane, builder.int_(WORDS)))
+        if not self.by_columns:
+            apart = builder.int_(self._start(block + 1) - self._start(block))
+            place = builder.iadd(place, builder.imul(builder.irem(lane, builder.int_(2)), apart))
+        at, inner = (place, self._start(block)), (builder.int_(0), step * self.row.scales)
+        return self.operand.along(self.call, at, inner, count, by_columns=self.by_columns)
+
 
 def _is_whole(operand: DotOperand) -> bool:
     """Whether pieces of 16 bytes of the operand's rows are in one piece."""
@@ -134,9 +148,16 @@ def _is_whole(operand: DotOperand) -> bool:
     return neighbours_of(operand.tensor) * operand.dtype.bits >= 128
 
 
-def multiply(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue) -> TileValue:
+def multiply(
+    call: Point,
+    row: MatrixProduct,
+    left: DotOperand,
+    right: DotOperand,
+    acc: TileValue,
+    scales: BlockScales | None = None,
+) -> TileValue:
     """`acc + left @ right`, by the instruction of a row."""
-    builder, layout = call.builder, acc.layout
+    layout = acc.layout
     right = right.in_memory(call, "b")
     in_registers = left.tile is not None and is_fragment(row, left.tile, layout)
     left = left if in_registers else left.in_memory(call, "a")
@@ -145,7 +166,7 @@ def multiply(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperan
     tall, wide = len(layout.rows.offsets) // high, len(layout.columns.offsets) // 2
     sums = [[_sum(call, acc, i * high, high, j) for j in range(wide)] for i in range(tall)]
     readers = [_Reader(call, left, row, layout.rows, False), _Reader(call, right, row, layout.columns, True)]
-    attrs = layouts.warp_of(call)
+    brought = None
     for step in range(left.shape[1] // k):
         if in_registers:
             assert left.tile is not None
@@ -153,11 +174,23 @@ def multiply(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperan
         else:
             first = _fragments_of_a(readers[0], tall, high, step)
         second = _fragments_of_b(readers[1], wide, step)
-        for i in range(tall):
-            for j in range(wide):
-                operands = [first[i], second[j], sums[i][j]]
-                sums[i][j] = builder.one("multiply_matrices", operands, sums[i][j].type, row=row.name, **attrs)
+        if scales is not None:
+            brought = _scales(readers, scales, (tall, wide), step, brought)
+        add_products(call, row, (first, second), sums, brought)
     return _as_tile(call, acc, sums, high)
+
+
+def _scales(
+    readers: list[_Reader], scales: BlockScales, counts: tuple[int, int], step: int, before: Brought | None
+) -> Brought:
+    """The scales of a step: those `before` it, if lanes have brought them with their own."""
+    a, b = (replace(reader, operand=each) for reader, each in zip(readers, (scales.a, scales.b), strict=True))
+    first = step * a.row.scales % scales.word
+    if before is not None and first:
+        return Brought(before.a, before.b, first)
+    tall, wide = counts
+    of_a = [a.scales(2 * i, step, scales.word) for i in range(tall)]
+    return Brought(of_a, [b.scales(j, step, scales.word) for j in range(wide)], first)
 
 
 def _fragments_of_a(reader: _Reader, tall: int, high: int, step: int) -> list[Value]:

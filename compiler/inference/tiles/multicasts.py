@@ -87,7 +87,7 @@ def _plan(call: Point, to: KernelTensor, view: TileView, blocks: int) -> tensor_
 def _by_elements(call: Point, to: KernelTensor, part: TileView, first: Value, blocks: int, threads: int) -> None:
     builder, tensor, reach = call.builder, part.tensor, access.Reach(call, part)
     rows, columns = part.shape
-    fill = coerce(call, part.fill, SIMDType(tensor.dtype))
+    fill = coerce(call, part.beyond, SIMDType(tensor.dtype))
     zero = builder.int_(0)
     own, _ = place_of(to, builder, (zero, zero))
     type = PointerType(tensor.dtype, "cluster")

@@ -17,12 +17,10 @@ from ..evaluator import Point
 from ..values.describe import describe
 from ..values.tiles import TileLayout, TileProduct, TileValue
 from . import fragments, group_products, layouts, tensor_products, wave_fragments
+from .block_scales import BlockScales
 from .operands import DotOperand
 
 UNROLLED = 4  # steps of the inner axis that are written out
-SCALED = 32  # neighbours along the inner axis that have one scale
-
-
 MOST_PENDING = 7  # products under way behind a wait
 PRECISIONS = ("ieee", "tf32")
 
@@ -92,7 +90,7 @@ def _begun(call: Point, a: object, b: object, given: object, precision: object, 
         layouts.together(call)
         acc = layouts.moved(call, acc, layouts.layout_for(call, "dot", acc.shape, rows=True))
     first = given.first if isinstance(given, TileProduct) else None
-    row, why = _row(call, _Wanted(left, right, TileProduct(acc, first), waits), precision)
+    row, why = row_for(call, WantedProduct(left, right, TileProduct(acc, first), waits), precision)
     if first is not None and not (row is not None and row.in_tensor_memory):
         text = f"the product that these sums are of is in tensor memory, and this one cannot add to it: {why}"
         raise call.error("EK0654", text, hint=".wait() gives the sums, to which any product adds")
@@ -142,16 +140,17 @@ def _multiply(
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """A product: its operands, its sums, and whether it is done at once."""
+class WantedProduct:
+    """A product: its operands, its sums, whether it is done at once, and scales of its operands."""
 
     left: DotOperand
     right: DotOperand
     acc: TileProduct
     waits: bool
+    scales: BlockScales | None = None
 
 
-def _misfit(call: Point, row: MatrixProduct, wanted: _Wanted) -> str | None:
+def _misfit(call: Point, row: MatrixProduct, wanted: WantedProduct) -> str | None:
     """Why a row does not multiply the operands; None where it does."""
     left, right, acc = wanted.left, wanted.right, wanted.acc.tile.layout
     depth = left.shape[1]
@@ -165,14 +164,14 @@ def _misfit(call: Point, row: MatrixProduct, wanted: _Wanted) -> str | None:
     return misfit(row, acc, depth)
 
 
-def _row(call: Point, wanted: _Wanted, precision: str) -> tuple[MatrixProduct | None, str]:
+def row_for(call: Point, wanted: WantedProduct, precision: str) -> tuple[MatrixProduct | None, str]:
     """The row that multiplies, None for elements one by one; and in words, which one that is and why none before it."""
     target, acc = call.evaluator.target, wanted.acc.tile
     if target.simulates:
         return None, "elements: a simulated GPU multiplies them one by one, so that each access is checked"
-    dtype = wanted.left.dtype
+    dtype, scales = wanted.left.dtype, wanted.scales
     reasons: list[str] = []
-    for row in product_rows(dtype, acc.dtype, precision):
+    for row in product_rows(dtype, acc.dtype, precision, None if scales is None else scales.kind):
         if not target.supports(row.features[0]):
             continue  # of another maker's GPUs
         reason = row.missing(target) or _misfit(call, row, wanted)
@@ -180,7 +179,8 @@ def _row(call: Point, wanted: _Wanted, precision: str) -> tuple[MatrixProduct | 
             return row, _in_words(row.name, reasons)
         reasons.append(f"not {row.name}, as {reason}")
     if not reasons:
-        reasons.append(f"{target.name} has no matrix instruction of {dtype}")
+        with_scales = f" with scales of {scales.block} neighbours" if scales is not None else ""
+        reasons.append(f"{target.name} has no matrix instruction of {dtype}{with_scales}")
     rounded = product_rows(dtype, acc.dtype, "tf32") if precision == "ieee" else []
     if any(row.precision and row.missing(target) is None for row in rounded):
         reasons.append('precision="tf32" is not requested')
@@ -200,10 +200,9 @@ def by_elements(
     right: DotOperand,
     acc: TileValue,
     product: str,
-    scales: tuple[DotOperand, DotOperand] | None = None,
+    scales: BlockScales | None = None,
 ) -> TileValue:
-    """Along the inner axis, a column of `a` times a row of `b` at a time; `product` says what matrices these are, and
-    `scales` has factors of each `SCALED` neighbours along that axis."""
+    """Along the inner axis, a column of `a` times a row of `b` at a time; `product` says what matrices these are."""
     builder, depth = call.builder, left.shape[1]
     operands = _Factors(left.in_memory(call, "a"), right.in_memory(call, "b"), scales)
     rows = [layouts.first_place(call, acc.layout.rows)]
@@ -230,14 +229,15 @@ class _Factors:
 
     a: DotOperand
     b: DotOperand
-    scales: tuple[DotOperand, DotOperand] | None
+    scales: BlockScales | None
 
     def of_a(self, call: Point, row: Value, at: Value, dtype: DType) -> Value:
         """An element of `a`, scaled."""
         one = _converted(call.builder, self.a.element(call, row, at), dtype)
         if self.scales is None:
             return one
-        scale = self.scales[0].element(call, row, call.builder.idiv(at, call.builder.int_(SCALED)))
+        block = call.builder.idiv(at, call.builder.int_(self.scales.block))
+        scale = self.scales.a.element(call, row, block)
         return call.builder.row("mul", [one, _converted(call.builder, scale, dtype)])
 
     def of_b(self, call: Point, at: Value, first: Value, acc: TileValue, segment: tuple[int, int]) -> Value:
@@ -246,8 +246,8 @@ class _Factors:
         vector = _converted(builder, joined_columns(call, self.b, at, first, acc.layout, *segment), acc.dtype)
         if self.scales is None:
             return vector
-        block = builder.idiv(at, builder.int_(SCALED))
-        scale = joined_columns(call, self.scales[1], block, first, acc.layout, *segment)
+        block = builder.idiv(at, builder.int_(self.scales.block))
+        scale = joined_columns(call, self.scales.b, block, first, acc.layout, *segment)
         return builder.row("mul", [vector, _converted(builder, scale, acc.dtype)])
 
 

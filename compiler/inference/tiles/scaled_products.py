@@ -1,9 +1,10 @@
 """Multiplies tiles whose elements have scales: one for each 32 neighbours along the inner axis (MXFP8).
 
-Every target multiplies such products element by element: an element and its scale are float32, and so are their
-product and the sums. The format is that of "OCP Microscaling Formats (MX) Specification", version 1.0.
+A target that has a matrix instruction with such scales takes it. Others multiply element by element: an element and its
+scale are float32, and so are their product and the sums. The format is that of "OCP Microscaling Formats (MX)
+Specification", version 1.0.
 
-See also `products` (products without scales).
+See also `products` (products without scales, and the choice of an instruction).
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 from ....dsl.types.dtype import DType
 from ..evaluator import Point
 from ..values.describe import describe
-from ..values.tiles import TileValue
-from . import layouts
+from ..values.tiles import TileProduct, TileValue
+from . import fragments, layouts, wave_fragments
+from .block_scales import BlockScales
 from .operands import DotOperand
-from .products import SCALED, by_elements, factors
+from .products import WantedProduct, by_elements, factors, row_for
 
+SCALED = 32  # neighbours along the inner axis that have one scale
 SCALE = DType.float8_e8m0fnu
 ELEMENTS = (DType.float8_e4m3fn, DType.float8_e5m2)
 FORM = "gpu.dot(a, b, acc, scales=(s, t)): s is M x K / 32 of a, and t is K / 32 x N of b"
@@ -42,12 +45,20 @@ def dot(call: Point, operands: tuple[object, object], given: object, scales: obj
         raise call.error("EK0654", text, "scales", expected=f"a multiple of {SCALED}", got=k)
     wanted = ((m, k // SCALED), (k // SCALED, n))
     pair = [_scales(call, value, of, shape) for value, of, shape in zip(scales, ("a", "b"), wanted, strict=True)]
-    why = "elements: products with scales are multiplied one by one on every target"
+    row, why = row_for(
+        call, WantedProduct(left, right, TileProduct(acc), True, BlockScales(pair[0], pair[1], SCALED)), "ieee"
+    )
     layouts.together(call, product=why)
-    return by_elements(call, left, right, acc, left.dtype.name, (pair[0], pair[1]))
+    of_a, of_b = (each.in_memory(call, f"scales {name}") for each, name in zip(pair, "ab", strict=True))
+    blocks = BlockScales(of_a, of_b, SCALED)
+    if row is None:
+        return by_elements(call, left, right, acc, left.dtype.name, blocks)
+    multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
+    return multiply(call, row, left, right, acc, blocks)
 
 
 def _scales(call: Point, value: object, of: str, wanted: tuple[int, int]) -> DotOperand:
+    layouts.readable(call, value)
     found = DotOperand.of(call, value, f"the scales of {of}")
     if found.dtype is not SCALE:
         text = f"the scales of {of} are {found.dtype}"

@@ -15,6 +15,7 @@ from ..evaluator import Point
 from ..language.grids import gpu_value
 from ..values.tiles import TileLayout, TileValue
 from . import layouts
+from .block_scales import BlockScales, Brought, add_products
 from .layouts import lanes_of
 from .operands import DotOperand
 
@@ -43,6 +44,8 @@ class _Inner:
         depth, each, form = row.shape[2], row.neighbours, row.form
         if row.has_whole_rows:
             return cls(0, each, (step * depth,))
+        if row.scale is not None and row.a.bits == 8:
+            return cls(each // 2, each // 2, (step * depth, step * depth + depth // 2))
         if not chained:
             return cls(each, each, (step * depth,))
         if each >= form.run:
@@ -51,30 +54,51 @@ class _Inner:
         return cls(form.run, each, (step // steps * form.width + step % steps * each,))
 
 
-def multiply(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue) -> TileValue:
+def multiply(
+    call: Point,
+    row: MatrixProduct,
+    left: DotOperand,
+    right: DotOperand,
+    acc: TileValue,
+    scales: BlockScales | None = None,
+) -> TileValue:
     """`acc + left @ right`, by the instruction of a row."""
-    builder, layout, form = call.builder, acc.layout, row.form
+    layout, form = acc.layout, row.form
     right = right.in_memory(call, "b")
-    chained = left.tile is not None and _is_fragment(row, left.tile, layout)
+    chained = scales is None and left.tile is not None and _is_fragment(row, left.tile, layout)
     left = left if chained else left.in_memory(call, "a")
     tall, wide = len(layout.rows.offsets), len(layout.columns.offsets) // form.run
     sums = [[_run(call, acc, i, j, form.run) for j in range(wide)] for i in range(tall)]
-    attrs = layouts.warp_of(call)
-    columns = _columns(call, row, layout)
+    columns, rows = _columns(call, row, layout), layouts.first_place(call, layout.rows)
+    brought = None
     for step in range(left.shape[1] // row.shape[2]):
         inner = _Inner.of(row, step, chained)
         if chained:
             assert left.tile is not None
             first = [_of_tile(call, left.tile, i, inner, row) for i in range(tall)]
         else:
-            rows = layouts.first_place(call, layout.rows)
             first = [_read(call, row, left, (rows, form.rows * i), inner, by_columns=False) for i in range(tall)]
         second = [_read(call, row, right, (columns, form.width * j), inner, by_columns=True) for j in range(wide)]
-        for i in range(tall):
-            for j in range(wide):
-                operands = [first[i], second[j], sums[i][j]]
-                sums[i][j] = builder.one("multiply_matrices", operands, sums[i][j].type, row=row.name, **attrs)
+        if scales is not None:
+            brought = _scales(call, row, scales, (rows, tall), (columns, wide), step)
+        add_products(call, row, (first, second), sums, brought)
     return _as_tile(call, acc, sums)
+
+
+def _scales(
+    call: Point,
+    row: MatrixProduct,
+    scales: BlockScales,
+    rows: tuple[Value, int],
+    columns: tuple[Value, int],
+    step: int,
+) -> Brought:
+    """The scales of a step: a lane brings one of each fragment, of the block with the number of its group."""
+    inner = (_group(call, row), step * row.scales)
+    (first, tall), (column, wide), form = rows, columns, row.form
+    of_a = [scales.a.along(call, (first, form.rows * i), inner, 1, by_columns=False) for i in range(tall)]
+    of_b = [scales.b.along(call, (column, form.width * j), inner, 1, by_columns=True) for j in range(wide)]
+    return Brought(of_a, of_b, 0)
 
 
 def _group(call: Point, row: MatrixProduct) -> Value:

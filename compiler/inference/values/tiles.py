@@ -158,6 +158,12 @@ class TileView:
     align: int = 1
 
     @property
+    def beyond(self) -> object:
+        """What stands beyond the end: `fill`; for 0 the number whose bits are zeros where the dtype has no 0."""
+        without = self.tensor.dtype is DType.float8_e8m0fnu and type(self.fill) in (int, float) and self.fill == 0
+        return 2.0**-127 if without else self.fill
+
+    @property
     def words(self) -> str:
         """What it is, for messages."""
         return f"a view of {self.shape[0]} x {self.shape[1]} {self.tensor.dtype}"

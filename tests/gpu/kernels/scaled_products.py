@@ -20,6 +20,14 @@ from einkorn.dsl import (
 E = TypeVar("E", float8_e4m3fn, float8_e5m2)
 
 
+def put_scales(to, scales, row, column, rows: int, columns: int):
+    """Scales of `rows` by `columns` blocks; those of blocks beyond the matrix are 1."""
+    for i in range(gpu.thread_idx.x, rows * columns, gpu.block_dim.x):
+        r, c = row * rows + i // columns, column * columns + i % columns
+        inside = (r < scales.dim(0)) & (c < scales.dim(1))
+        to[i // columns, i % columns] = scales[r, c] if inside else float8_e8m0fnu(1.0)
+
+
 def scaled_block(out, a, s, b, t, M: int, N: int, K: int):
     left = gpu.shared[a.dtype](M, K, layout="dot")
     right = gpu.shared[b.dtype](K, N, layout="dot")
@@ -31,14 +39,8 @@ def scaled_block(out, a, s, b, t, M: int, N: int, K: int):
         gpu.copy_async(left, a.tile(row, k, (M, K)))
         gpu.copy_async(right, b.tile(k, column, (K, N)))
         group = gpu.commit()
-        for i in range(gpu.thread_idx.x, M * (K // 32), gpu.block_dim.x):
-            r, c = i // (K // 32), i % (K // 32)
-            inside = (row * M + r < s.dim(0)) & (k * (K // 32) + c < s.dim(1))
-            of_left[r, c] = s[row * M + r, k * (K // 32) + c] if inside else float8_e8m0fnu(1.0)
-        for i in range(gpu.thread_idx.x, (K // 32) * N, gpu.block_dim.x):
-            r, c = i // N, i % N
-            inside = (k * (K // 32) + r < t.dim(0)) & (column * N + c < t.dim(1))
-            of_right[r, c] = t[k * (K // 32) + r, column * N + c] if inside else float8_e8m0fnu(1.0)
+        put_scales(of_left, s, row, k, M, K // 32)
+        put_scales(of_right, t, k, column, K // 32, N)
         group.wait()
         gpu.barrier()
         sums = gpu.dot(left, right, sums, scales=(of_left, of_right))
@@ -61,3 +63,77 @@ def product(
 ) -> None:
     grid = (ceildiv(out.dim(1), N), ceildiv(out.dim(0), M))
     ctx.launch(scaled_block, out, a, s, b, t, grid=grid, block=64, parameters={"M": M, "N": N, "K": K})
+
+
+def staged_block(out, a, s, b, t, M: int, N: int, K: int):
+    """Two stages; b and its scales lie in memory column by column."""
+    left = gpu.shared[a.dtype](2, M, K, layout="dot")
+    right = gpu.shared[b.dtype](2, N, K, layout="dot")
+    of_left = gpu.shared[float8_e8m0fnu](2, M, K // 32)
+    of_right = gpu.shared[float8_e8m0fnu](2, N, K // 32)
+    row, column = gpu.block_idx.y, gpu.block_idx.x
+    steps = ceildiv(a.dim(1), K)
+
+    def fetch(k):
+        if k < steps:
+            gpu.copy_async(left[k % 2], a.tile(row, k, (M, K)))
+            gpu.copy_async(right[k % 2], b.tile(column, k, (N, K)))
+            put_scales(of_left[k % 2], s, row, k, M, K // 32)
+            put_scales(of_right[k % 2], t, column, k, N, K // 32)
+        return gpu.commit()
+
+    sums = gpu.tile[float32](M, N)
+    group = fetch(0)
+    for k in range(steps):
+        group.wait()
+        gpu.barrier()
+        group = fetch(k + 1)
+        scales = (of_left[k % 2], of_right[k % 2].transpose())
+        sums = gpu.dot(left[k % 2], right[k % 2].transpose(), sums, scales=scales)
+        gpu.barrier()
+    group.wait()
+    sums.store(out.tile(row, column, (M, N)))
+
+
+@register("scaled::staged")
+def staged(
+    out: OutputTensor[float32, "m n"],
+    a: InputTensor[E, "m k"],
+    s: InputTensor[float8_e8m0fnu, "m j"],
+    b: InputTensor[E, "n k"],
+    t: InputTensor[float8_e8m0fnu, "n j"],
+    ctx: DeviceContext,
+    *,
+    M: int = 64,
+    N: int = 32,
+    K: int = 128,
+    threads: int = 128,
+) -> None:
+    grid = (ceildiv(out.dim(1), N), ceildiv(out.dim(0), M))
+    ctx.launch(staged_block, out, a, s, b, t, grid=grid, block=threads, parameters={"M": M, "N": N, "K": K})
+
+
+def tiles_block(out, a, s, b, t, M: int, N: int, K: int):
+    """One step of tiles that never were in shared memory of the kernel's own."""
+    row, column = gpu.block_idx.y, gpu.block_idx.x
+    left, right = gpu.load(a.tile(row, 0, (M, K))), gpu.load(b.tile(0, column, (K, N)))
+    scales = gpu.load(s.tile(row, 0, (M, K // 32))), gpu.load(t.tile(0, column, (K // 32, N)))
+    sums = gpu.dot(left, right, gpu.tile[float32](M, N, value=1.0), scales=scales)
+    sums.store(out.tile(row, column, (M, N)))
+
+
+@register("scaled::tiles")
+def tiles(
+    out: OutputTensor[float32, "m n"],
+    a: InputTensor[E, "m k"],
+    s: InputTensor[float8_e8m0fnu, "m j"],
+    b: InputTensor[E, "k n"],
+    t: InputTensor[float8_e8m0fnu, "j n"],
+    ctx: DeviceContext,
+    *,
+    M: int = 32,
+    N: int = 32,
+    K: int = 512,
+) -> None:
+    grid = (ceildiv(out.dim(1), N), ceildiv(out.dim(0), M))
+    ctx.launch(tiles_block, out, a, s, b, t, grid=grid, block=64, parameters={"M": M, "N": N, "K": K})
