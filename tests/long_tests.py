@@ -51,6 +51,8 @@ LONG = (
     "graph/test_cache_at_load.py::test_eight_processes_start_with_one_empty_cache",
     "graph/test_complex.py",
     "graph/test_control_flow_random.py::test_random_programs",
+    "graph/test_cut_products.py::test_a_rank_that_does_not_come_is_named",
+    "graph/test_cut_products.py::test_ranks_with_and_without_the_pass_exchange_the_same",
     "graph/test_forks.py::test_children_compile_call_and_fork",
     "graph/test_gguf.py::test_ten_thousand_mutants",
     "graph/test_graph_packages.py::test_weights_in_panels_for_other_machines",

@@ -20,6 +20,7 @@ from .movement import transfer_to
 from .operands import check_kind
 
 MAX_GATHERED_BYTES: Final = 4096  # bytes up to which all ranks get the whole tensors of all others
+BLOCK_BYTES: Final = 1 << 22  # from all ranks, that a rank reduces at once
 _PAIRS = {"sum": add, "mean": add, "max": maximum, "min": minimum}
 
 
@@ -29,7 +30,8 @@ def allreduced(how: str, inputs: object, ranks: Ranks) -> TensorValue | list[Ten
     if group is not None:
         value = checked(name, how, one_tensor(name, inputs))
         small = MAX_GATHERED_BYTES // value.dtype.size_in_bytes
-        return over_mesh(name, value, group, how, value.type, how=how, ranks=group.size, small=small)
+        sizes = {"ranks": group.size, "small": small, "block": BLOCK_BYTES}
+        return over_mesh(name, value, group, how, value.type, how=how, **sizes)
     values, devices = on_devices(name, inputs, ranks)
     values = [checked(name, how, value) for value in values]
     return [reduced(how, [transfer_to(value, device) for value in values]) for device in devices]

@@ -27,6 +27,7 @@ from ...dsl.diagnostics.errors import CompileError
 from ...dsl.environment.knobs import Knob, Knobs, knobs
 from ..ir import GraphIR, Node, PreparedValue
 from .control_flow import ControlFlow
+from .cut_products import cut_products
 from .drop_unread import drop_unread
 from .fold_batch_norm import fold_batch_norm
 from .fold_constants import Evaluate, fold_constants
@@ -182,6 +183,7 @@ PASSES: Final[tuple[GraphPass | PlanningPass, ...]] = (
     _plain(drop_unread),
     _plain(schedule),
     GraphPass(overlap.__name__, lambda ir, tools: overlap(ir, tools.kernel_of, tools.facts_of)),
+    GraphPass(cut_products.__name__, lambda ir, tools: cut_products(ir, tools.kernel_of)),
     PlanningPass("fuse", _fuse, lambda planning: planning.groups.text(planning.ir), _fused),
     PlanningPass("plan_memory", _plan_memory, _planned, _placed),
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.places import Place, shown_path
 from ..ir import GraphIR, Node
+from .cut_products import product_before, why_whole
 from .fusion import MAX_INLINE_COST, MAX_INLINE_DEPTH, MAX_RECOMPUTED_COST, UNBOUNDED, Facts, Fusion, Group, Partition
 from .pass_summary import PREFIX
 
@@ -122,6 +123,8 @@ class _Reasons(Fusion):
             return "they run on different devices"
         if self.regions.of[producer] != self.regions.of[reader]:
             return "they are in different control flow bodies"
+        if product_before(self.ir, self.node(reader)) == producer and (why := why_whole(self.ir, self.node(reader))):
+            return f"it is computed before it is exchanged: {why}"
         for number, name in ((producer, first), (reader, second)):
             if self.ir.ordered(self.node(number)):
                 return f"'{name}' changes or reads a buffer, and runs when its turn comes"

@@ -27,6 +27,7 @@ from ...dsl import (
     Parts,
     Pointer,
     Storable,
+    ceildiv,
     compiled_for,
     float32,
     foreach,
@@ -46,7 +47,7 @@ from ..algorithms.algorithm import unravelled
 S = TypeVar("S", bound=Storable)
 
 LANES = 16  # elements that are reduced at once
-BLOCK = 1 << 22  # bytes of the tensor of a rank that a host reduces at once, so that pieces stay in its caches
+BLOCK = 1 << 22  # bytes from all ranks that a host reduces at once, so that they stay in its caches
 
 
 def _room(dtype: DType, count: Index):
@@ -130,11 +131,11 @@ def _reduce(to: Pointer[S], parts: Pointer[S], count: Index, how: str, ranks: in
     _each(count - full, lambda k: _reduce_at(to, parts, count, full + k, 1, how, ranks))
 
 
-def _block(dtype: DType, count: Index, ranks: int):
-    """How many elements of each rank are reduced at once, of so many."""
+def _block(dtype: DType, count: Index, ranks: int, block: int):
+    """How many elements of each rank are reduced at once, of so many; `block` are bytes from all ranks."""
     if compiled_for().is_gpu:
         return max(1, count)
-    return max(1, min(count, BLOCK // (ranks * dtype.bits // 8)))
+    return max(1, min(count, block // (ranks * dtype.bits // 8)))
 
 
 def _piece(count: Index, ranks: int, small: int):
@@ -146,15 +147,24 @@ def _piece(count: Index, ranks: int, small: int):
 
 @register("collective::allreduce", fuse=False, effects=True)
 def allreduce(
-    out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, *, what: str, how: str, ranks: int, small: int
+    out: OutputTensor[S, "*s"],
+    x: InputTensor[S, "*s"],
+    node: Int64,
+    *,
+    what: str,
+    how: str,
+    ranks: int,
+    small: int,
+    block: int = BLOCK,
 ) -> None:
-    """The reduction of the tensors of all ranks; up to `small` elements are gathered whole."""
+    """The reduction of the tensors of all ranks; up to `small` elements are gathered whole, others in blocks of so many
+    bytes from all ranks."""
 
     def reduce(source: Pointer[S]) -> None:
         to = out.pointer()
         piece = _piece(x.size, ranks, small)
         if piece > 0:
-            step = _block(x.dtype, piece, ranks)
+            step = _block(x.dtype, piece, ranks, block)
             parts, mine = _room(x.dtype, ranks * step), _room(x.dtype, step)
             for first in range(0, piece, step):
                 size, start = min(step, piece - first), ranks * first
@@ -164,7 +174,7 @@ def allreduce(
         done = ranks * piece
         if done < x.size or x.size == 0:
             rest = x.size - done
-            step = _block(x.dtype, rest, ranks)
+            step = _block(x.dtype, rest, ranks, block)
             parts = _room(x.dtype, ranks * step)
             for first in range(0, max(rest, 1), step):
                 size = min(step, rest - first)
@@ -176,14 +186,21 @@ def allreduce(
 
 @register("collective::start_allreduce", fuse=False, effects=True)
 def start_allreduce(
-    parts: OutputTensor[S, "m"], x: InputTensor[S, "*s"], node: Int64, *, what: str, ranks: int, small: int
+    parts: OutputTensor[S, "m"],
+    x: InputTensor[S, "*s"],
+    node: Int64,
+    *,
+    what: str,
+    ranks: int,
+    small: int,
+    block: int = BLOCK,
 ) -> None:
     """Begins a reduction: what comes from the ranks lies in `parts`, block after block."""
 
     def start(source: Pointer[S], stays: bool) -> None:
         to = parts.pointer()
         piece = _piece(x.size, ranks, small)
-        step = _block(x.dtype, piece, ranks)
+        step = _block(x.dtype, piece, ranks, block)
         for first in range(0, piece, step):
             at, size = ranks * first, min(step, piece - first)
             if stays:
@@ -192,7 +209,7 @@ def start_allreduce(
                 exchange("alltoall", what, to + at, source + at, size, x.size, node)
         done = ranks * piece
         rest = x.size - done
-        step = _block(x.dtype, rest, ranks)
+        step = _block(x.dtype, rest, ranks, block)
         if done < x.size or x.size == 0:
             for first in range(0, max(rest, 1), step):
                 at, size = done + ranks * first, min(step, rest - first)
@@ -215,12 +232,13 @@ def finish_allreduce(
     how: str,
     ranks: int,
     small: int,
+    block: int = BLOCK,
 ) -> None:
     """Waits for a reduction that `start_allreduce` has begun with the same tensor, and computes it."""
     to, source = out.pointer(), parts.pointer()
     piece = _piece(x.size, ranks, small)
     if piece > 0:
-        step = _block(x.dtype, piece, ranks)
+        step = _block(x.dtype, piece, ranks, block)
         mine = _room(x.dtype, step)
         for first in range(0, piece, step):
             size, at = min(step, piece - first), ranks * first
@@ -229,11 +247,66 @@ def finish_allreduce(
             exchange("gather_pieces", what, to + at, mine.pointer(), size, x.size, node)
     done = ranks * piece
     rest = x.size - done
-    step = _block(x.dtype, rest, ranks)
+    step = _block(x.dtype, rest, ranks, block)
     for first in range(0, rest, step):
         size, at = min(step, rest - first), done + ranks * first
         exchange("wait", what, source + at, source + at, size, x.size, node)
         _reduce(to + (done + first), source + at, size, how, ranks)
+
+
+def reduce_in_place(
+    out: AnyTensor,
+    parts: AnyTensor,
+    node: Int64,
+    compute: Callable[[Index, Index], None],
+    what: str,
+    how: str,
+    numbers: tuple[int, int, int],
+) -> None:
+    """A reduction whose exchanges begin while the tensor is computed: `compute(begin, end)` stores these elements.
+
+    A block is sent from `out`, and reduced there after the next block was computed. The exchanges are those of
+    `allreduce`, which has the same `numbers`: `ranks`, `small` and `block`. `parts` holds what comes of two blocks.
+    """
+    ranks, small, block = numbers
+    to, count = out.pointer(), out.size
+    piece = _piece(count, ranks, small)
+    step = _block(out.dtype, piece, ranks, block)
+    done = ranks * piece
+    rest = count - done
+    last = _block(out.dtype, rest, ranks, block)
+    in_pieces = ceildiv(piece, step)
+    blocks = max(in_pieces + ceildiv(rest, last), 1)
+    mine = _room(out.dtype, select(piece > 0, step, 0))
+
+    def arrived(k: Index):
+        return parts.pointer() + k % 2 * (parts.size // 2)
+
+    def place(k: Index) -> tuple[Index, Index, Index]:
+        """Where a block begins and ends, and how many elements a rank gets of it."""
+        if ranks == 2:
+            return k * last, min((k + 1) * last, count), min(last, count - k * last)
+        first = select(k < in_pieces, ranks * k * step, done + (k - in_pieces) * last)
+        size = select(k < in_pieces, min(step, piece - k * step), min(last, count - first))
+        return first, first + select(k < in_pieces, ranks * size, size), size
+
+    for k in range(blocks + 1):
+        if k < blocks:
+            begin, end, size = place(k)
+            compute(begin, end)
+            if ranks > 2 and k < in_pieces:
+                exchange("start_alltoall", what, arrived(k), to + begin, size, count, node)
+            else:
+                exchange("start_allgather", what, arrived(k), to + begin, size, count, node)
+        if k > 0:
+            begin, _, size = place(k - 1)
+            came = arrived(k - 1)
+            exchange("wait", what, came, came, size, count, node)
+            if ranks > 2 and k <= in_pieces:
+                _reduce(mine.pointer(), came, size, how, ranks)
+                exchange("gather_pieces", what, to + begin, mine.pointer(), size, count, node)
+            else:
+                _reduce(to + begin, came, size, how, ranks)
 
 
 @register("collective::reducescatter", fuse=False, effects=True)

@@ -89,26 +89,40 @@ def matmul_transposed(
 
 def _multiply_rows(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, b: AnyTensor, transposed: bool) -> None:
     rows = out.shape[:-1]
-    sizes = (1, product(rows), out.dim(-1), a.dim(-1))
+    sizes = (product(rows), out.dim(-1), a.dim(-1))
 
-    def left(batch: Index, row: Index):
+    def left(row: Index):
         lead = unravelled(row, rows)
         return lambda k: a[(*lead, k)]
+
+    def put(row: Index):
+        lead = unravelled(row, rows)
+        return lambda j, value: store(out, (*lead, j), value)
+
+    if ctx.target.is_gpu and has_tiles(out.dtype) and not _is_one_row(out, 0):
+        flat, result = a.as_matrix(), out.as_matrix()
+        multiply_by_tiles((1, *sizes), lambda batch: flat, lambda batch: b, lambda batch: result, transposed)
+    else:
+        multiply_rows(ctx, sizes, out.dtype, left, b, put, transposed)
+
+
+def multiply_rows(
+    ctx: DeviceContext,
+    sizes: tuple[Index, ...],
+    dtype: AnyDType,
+    left: Callable[..., Parts],
+    b: AnyTensor,
+    put: Callable[..., Parts],
+    transposed: bool,
+) -> None:
+    """put(i)(j, the sum of left(i)(k) times the element k, j of a matrix, or j, k of a transposed one) for all rows."""
 
     def right(batch: Index):
         if transposed:
             return lambda j, k, width: b.load((j, k), width=width)
         return lambda k, j: b[k, j]
 
-    def put(batch: Index, row: Index):
-        lead = unravelled(row, rows)
-        return lambda j, value: store(out, (*lead, j), value)
-
-    if ctx.target.is_gpu and has_tiles(out.dtype) and not _is_one_row(out, 0):
-        flat, result = a.as_matrix(), out.as_matrix()
-        multiply_by_tiles(sizes, lambda batch: flat, lambda batch: b, lambda batch: result, transposed)
-    else:
-        multiply(ctx, sizes, out.dtype, left, right, put, transposed)
+    multiply(ctx, (1, *sizes), dtype, lambda batch, i: left(i), right, lambda batch, i: put(i), transposed)
 
 
 def _is_one_row(out: AnyTensor, first: int) -> Any:

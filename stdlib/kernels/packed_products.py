@@ -146,15 +146,38 @@ def _multiply(
     finished: Callable[[Index, Numeric], Numeric] = lambda j, value: value,
 ) -> None:
     """Sums products in the dtype `wide`; `finished` makes an element of column j of a sum."""
-    lanes = lanes or ctx.target.vector_bits // wide.bits
     rows = out.shape[:-1]
-    m, n, depth = product(rows), out.dim(-1), a.dim(-1)
+
+    def left(i: Index):
+        lead = unravelled(i, rows)
+        return lambda k: a[(*lead, k)]
+
+    def put(i: Index):
+        lead = unravelled(i, rows)
+        return lambda j, value: store(out, (*lead, j), finished(j, value).cast(out.dtype))
+
+    multiply_packed(ctx, (product(rows), out.dim(-1), a.dim(-1)), left, panels, lanes, transposed, wide, put)
+
+
+def multiply_packed(
+    ctx: DeviceContext,
+    sizes: tuple[Index, ...],
+    row: Callable[..., Parts],
+    panels: AnyTensor,
+    given_lanes: int,
+    transposed: bool,
+    wide: AnyDType,
+    put: Callable[..., Parts],
+) -> None:
+    """put(i)(j, the sum of row(i)(k) times the element k, j of a packed matrix), of the dtype `wide`, for all rows."""
+    lanes = given_lanes or ctx.target.vector_bits // wide.bits
+    m, n, depth = sizes
 
     held = panels.dtype if is_paired(panels.dtype) else wide
 
     def left(i: Index, dtype: AnyDType = held):
-        lead = unravelled(i, rows)
-        return lambda k: a[(*lead, k)].cast(dtype)
+        element = row(i)
+        return lambda k: element(k).cast(dtype)
 
     def steps(p: Index, k: Index, odd: Index, v: int):
         """A vector of step k + odd, of an even k."""
@@ -180,17 +203,13 @@ def _multiply(
 
         return pairs if is_paired(panels.dtype) else of_pair if panels.dtype == bfloat16 else vector
 
-    def save(i: Index):
-        lead = unravelled(i, rows)
-        return lambda j, value: store(out, (*lead, j), finished(j, value).cast(out.dtype))
-
     def all_by_panels():
-        by_panels((m, n, depth), wide, held, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)
+        by_panels((m, n, depth), wide, held, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, put)
 
     if not (transposed and wide.is_float()):  # sums of integers are the same in any order
         all_by_panels()
     elif m < FEW_ROWS:
-        by_lanes((m, n, depth), wide, lanes, lambda i: left(i, wide), steps, save)
+        by_lanes((m, n, depth), wide, lanes, lambda i: left(i, wide), steps, put)
     else:
         all_by_panels()
 
