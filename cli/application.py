@@ -112,6 +112,16 @@ def _instance_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+_size = click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    callback=_ranks,
+    metavar="M=NUMBER",
+    help="The size of an axis for a GPU's roofline; others are 1024.",
+)
+
+
 @einkorn.command(short_help="Compile kernels into a package.")
 @click.argument("source")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The package to write, name.pkg.")
@@ -167,11 +177,16 @@ def build(
     "--stage", type=click.Choice(SHOWN_STAGES), default=SHOWN_STAGES[0], show_default=True, help="What to show."
 )
 @click.option("--input", "inputs", multiple=True, metavar="TYPE", help="A tensor of ops.NAME, such as float32[m,64].")
+@click.option("--why", is_flag=True, help="Show what was chosen and why, and the roofline for --size.")
+@_size
 @_instance_options
 @_format
 def inspect(source: str, target: str, stage: str, inputs: tuple[str, ...], **wanted: object) -> None:
     """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR, the target's assembly, or
     the machine code of NVIDIA's GPUs (sass), where ptxas and nvdisasm are installed.
+
+    With --why: what multiplies and copies tiles and why nothing better does, what became of loops on a CPU, and the
+    bytes, operations and share of a GPU's limit that are estimated for sizes.
 
     SOURCE may be a graph as well, FILE.py:NAME or FILE.onnx, or a built-in op, ops.NAME. The device of the target need
     not be here.
@@ -185,12 +200,13 @@ def inspect(source: str, target: str, stage: str, inputs: tuple[str, ...], **wan
 @click.argument("source")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The page to write, name.html.")
 @click.option("--target", "targets", multiple=True, metavar="NAME", help="A target to show; may be repeated.  [host]")
+@_size
 @_instance_options
-def explore(source: str, output: str, targets: Sequence[str], **wanted: object) -> None:
+def explore(source: str, output: str, targets: Sequence[str], sizes: dict[str, int], **wanted: object) -> None:
     """Write a page that shows a kernel of SOURCE and all that it becomes, side by side, with the lines linked."""
     from . import commands
 
-    commands.explore(source, output, targets or ("host",), **wanted)
+    commands.explore(source, output, targets or ("host",), sizes, **wanted)
 
 
 @einkorn.command(short_help="Make a folder with a kernel, its test and an example.")

@@ -7,7 +7,6 @@ compiler.
 
 from __future__ import annotations
 
-import ast
 import importlib.metadata
 import io
 import json
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..dsl.diagnostics.codes import MEANINGS
-from ..dsl.diagnostics.errors import EinkornError, GraphError, PackageError, joined, plural, without_repeats
+from ..dsl.diagnostics.errors import EinkornError, PackageError, joined, plural, without_repeats
 from ..dsl.diagnostics.explain import explained_page
 from ..dsl.environment.cache import Cache
 from ..dsl.environment.files import replace_file
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from ..dsl.signature.schema import OpSchema
     from ..dsl.signature.tuning import TuningSpace
-    from ..graph.staging.graph import Graph
 
 
 def version_text() -> str:
@@ -103,53 +101,18 @@ def _write_stubs(source: str) -> None:
 
 
 def inspect(source: str, target: str, stage: str, inputs: Sequence[str], **wanted: Any) -> None:
-    """Prints one stage of one kernel, of a graph, or of a built-in op."""
-    from ..compiler.explorer.stage import inspect_stage
+    """Prints one stage of one kernel, of a graph, or of a built-in op; or what was chosen for it, and why."""
+    from .inspected import inspected
 
-    if source.startswith("ops.") or source.endswith(".onnx") or ".py:" in source:
-        from ..graph.drawing.inspected import graph_of
-        from ..graph.onnx import from_onnx
-
-        given = [f"--{name.removesuffix('s')}" for name in ("op", "dtypes", "ranks", "counts") if wanted[name]]
-        given += ["--input"] if inputs and not source.startswith("ops.") else []
-        _refuse_options(source, given)
-        parameters = {name: _literal(text) for name, text in wanted["parameters"].items()}
-        if source.endswith(".onnx"):
-            graph: Graph | None = from_onnx(source)
-        else:
-            graph = graph_of(source, inputs, parameters, target)
-        if graph is not None:
-            print(graph.code(stage, target).rstrip("\n"))
-            return
-    _refuse_options(source, ["--input"] if inputs else [])
-    print(inspect_stage(source, target, stage, **wanted).rstrip("\n"))
+    print(inspected(source, target, stage, inputs, **wanted).rstrip("\n"))
 
 
-def _refuse_options(source: str, given: Sequence[str]) -> None:
-    """Refuses options that mean nothing for what is inspected."""
-    if given:
-        raise GraphError(
-            f"{', '.join(given)}: of what '{source}' is, is unknown here",
-            code="EK0649",
-            argument=given[0],
-            got=source,
-            hint="--op, --dtype, --rank and --count are of kernels, --input is of built-in ops: ops.NAME",
-        )
-
-
-def _literal(text: str) -> Any:
-    """A Python literal; any other text is itself."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-
-
-def explore(source: str, output: str, targets: Sequence[str], **wanted: object) -> None:
+def explore(source: str, output: str, targets: Sequence[str], sizes: Mapping[str, int], **wanted: object) -> None:
     """Writes the page of one kernel."""
     from ..compiler.explorer.page import explore
+    from ..graph.profiling.static_roofline import roofline_html
 
-    _write(output, explore(source, targets, **wanted))
+    _write(output, explore(source, targets, sizes, roofline_html, **wanted))
 
 
 def export(

@@ -45,7 +45,7 @@ def make_instance(
         GraphError: a parameter that is missing, unknown or ill-typed.
     """
     allowed = dict(schema.typevars)
-    _check_names(schema, "type variable", dtypes, allowed)
+    check_names(schema, "type variable", dtypes, allowed)
     chosen: dict[str, str] = {}
     for name, options in allowed.items():
         wanted = dtypes.get(name, options[0].name)
@@ -66,7 +66,7 @@ def make_instance(
     counts = _counts(schema, tensors or {}, values)
     packs = dict.fromkeys(pack_names(expand(schema, dict(counts))), 1)
     own = {f"{name[:-1]}{k}": name for name, owner in own_names(schema).items() for k in range(dict(counts)[owner])}
-    _check_names(schema, "pack", ranks, packs | {own[name]: 1 for name in packs if name in own})
+    check_names(schema, "pack", ranks, packs | {own[name]: 1 for name in packs if name in own})
     axes = {name: ranks.get(name, ranks.get(own.get(name, ""), 1)) for name in packs}
     return Instance(tuple(chosen.items()), tuple(axes.items()), tuple(shown.items()), counts)
 
@@ -84,22 +84,26 @@ def instance_entries(program: PortableKernel, instance: Instance, target: Target
 
 def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:
     """The compile unit of an instance: the op, after its shape function if it has one."""
-    schema = program.schema
+    parameters = instance_parameters(program.schema, instance)
+    dtypes = {name: DType[dtype] for name, dtype in instance.dtypes}
+    return op_entry(program.expanded(dict(instance.counts)), dtypes, dict(instance.ranks), parameters)
+
+
+def instance_parameters(schema: OpSchema, instance: Instance) -> dict[str, Any]:
+    """The parameters of an instance as kernels take them, in the order of the signature."""
     kinds = {p.name: p.kind for p in schema.parameters}
     parameters = {
         name: DType[str(value)] if kinds[name] == "dtype" else tuple(value) if isinstance(value, list) else value
         for name, value in dict(instance.parameters).items()
     }
-    ordered = {p.name: parameters[p.name] for p in schema.parameters}
-    dtypes = {name: DType[dtype] for name, dtype in instance.dtypes}
-    return op_entry(program.expanded(dict(instance.counts)), dtypes, dict(instance.ranks), ordered)
+    return {p.name: parameters[p.name] for p in schema.parameters}
 
 
 def _counts(
     schema: OpSchema, given: Mapping[str, int], parameters: Mapping[str, object]
 ) -> tuple[tuple[str, int], ...]:
     """How many tensors each variadic argument has: as declared, as given, as the input whose sizes it takes, or two."""
-    _check_names(schema, "variadic argument", given, [a.name for a in schema.variadic])
+    check_names(schema, "variadic argument", given, [a.name for a in schema.variadic])
     chosen: dict[str, int] = {}
     for argument in (*schema.inputs, *schema.outputs):
         if argument.form is Form.VARIADIC:
@@ -118,7 +122,9 @@ def _counts(
     return tuple(chosen.items())
 
 
-def _check_names(schema: OpSchema, what: str, given: Mapping[str, Any], known: Any) -> None:
+def check_names(schema: OpSchema, what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises CompileError EK0607 for a name that an op does not have."""
+    known = list(known)
     for name in given:
         if name not in known:
             raise CompileError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import linecache
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -22,6 +22,7 @@ from pygments.lexer import inherit
 from pygments.lexers import LlvmLexer, get_lexer_by_name
 from pygments.token import Name
 
+from ...dsl.contract.launches import LaunchCounters
 from ...dsl.diagnostics.errors import plural
 from ...dsl.diagnostics.places import is_shipped, shown_path
 from ...dsl.frontend import syntax
@@ -35,7 +36,9 @@ from ..targets import Target, lookup
 from .listing import LISTINGS, ListingLine, Spot
 from .loop_reports import loop_reports
 from .machine_reports import machine_reports
+from .reasons import Reason, checked_sizes, is_estimated, slot_sizes, tile_choices
 from .stage import choose_instance
+from .static_counts import static_counts
 from .steady_loops import limits_html, steady_loops
 
 TITLES = {
@@ -49,36 +52,59 @@ LEXERS = {"source": "python", "mlir": "llvm", "llvm": "llvm", "asm": "gas"}
 GOLDEN_ANGLE = 137.508  # degrees of hue between neighbours: no two lines close to each other look alike
 
 
-def explore(source: str, targets: Sequence[str], **wanted: Any) -> str:
+# The roofline of launches on the GPU of a target: a line that sums it up, and the picture as HTML.
+Drawing = Callable[[Sequence[LaunchCounters], str], tuple[str, str]]
+
+
+def explore(
+    source: str,
+    targets: Sequence[str],
+    sizes: Mapping[str, int] | None = None,
+    draw: Drawing | None = None,
+    **wanted: Any,
+) -> str:
     """The page of an op of `source` for one or more targets; `wanted` (op, dtypes, ...) goes to `choose_instance`.
+
+    Args:
+        sizes: of axes, for which the roofline is estimated: see `reasons.slot_sizes`; others are 1024.
+        draw: draws the roofline, which no page has otherwise.
 
     Raises:
         PackageError: no kernels there, or no op of that name.
         TargetError: an unknown target.
-        CompileError: a mistake in the kernel, or an instance that the op does not have.
+        CompileError: a mistake in the kernel, or an instance or a size that the op does not have.
     """
     kernel, instance = choose_instance(source, **wanted)
-    return page_of(kernel, instance, targets)
+    return page_of(kernel, instance, targets, checked_sizes(kernel, instance, sizes or {}), draw)
 
 
-def page_of(kernel: LoadedKernel, instance: Instance, targets: Sequence[str]) -> str:
-    """The page of an instance of a kernel for one or more targets.
+def page_of(
+    kernel: LoadedKernel, instance: Instance, targets: Sequence[str], sizes: Mapping[str, int], draw: Drawing | None
+) -> str:
+    """The page of an instance of a kernel for one or more targets. Arguments as of `explore`.
 
     Raises:
         TargetError: an unknown target.
         CompileError: a mistake in the kernel.
     """
     machines = [lookup(name) for name in dict.fromkeys(targets)]
+    known = slot_sizes(kernel, instance, sizes)
     page = _Page(kernel.portable)
-    compiled = [
-        (machine, compile_entry(*instance_entries(kernel.portable, instance, machine)[0])) for machine in machines
-    ]
+    specs = [instance_entries(kernel.portable, instance, machine)[0] for machine in machines]
+    compiled = [(machine, compile_entry(*spec)) for machine, spec in zip(machines, specs, strict=True)]
     listings = [(machine, stage, make(artifact)) for machine, artifact in compiled for stage, make in LISTINGS.items()]
     for _, _, lines in listings:
         page.number_lines(lines)
     for machine, artifact in compiled:
+        page.add_choices(machine, tile_choices(artifact.program))
         page.add_reports(machine, loop_reports(artifact))
         page.add_reports(machine, machine_reports(artifact))
+    limits: list[str] = []
+    for (machine, artifact), (spec, _) in zip(compiled, specs, strict=True):
+        if draw is not None and is_estimated(machine):
+            launches = static_counts(artifact.program, spec, list(known.values()), machine)
+            limits.append(_roofline(machine, known, *draw(launches, machine.name)))
+        limits.append(limits_html(machine.name, steady_loops(artifact)))
     panes = [page.source(), *(page.stage(machine, stage, lines) for machine, stage, lines in listings)]
     about = [kernel.schema.doc.split("\n")[0], str(instance), _needs(compiled)]
     return Template(files(__package__).joinpath("page.html").read_text("utf-8")).substitute(
@@ -88,8 +114,18 @@ def page_of(kernel: LoadedKernel, instance: Instance, targets: Sequence[str]) ->
         chooser=_chooser(machines),
         panes="\n".join(panes),
         tuning=_tuning(kernel),
-        limits="\n".join(limits_html(machine.name, steady_loops(artifact)) for machine, artifact in compiled),
+        limits="\n".join(limits),
         footer=html.escape(shown_path(kernel.origin)),
+    )
+
+
+def _roofline(machine: Target, sizes: Mapping[str, int], summary: str, drawn: str) -> str:
+    """The part of the page with the roofline for some sizes."""
+    known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    title = f"roofline on {machine.name}{' for ' if known else ''}{known}: {summary}"
+    return (
+        f'<details open data-target="{html.escape(machine.name)}"><summary>{html.escape(title)}</summary>\n'
+        f'<div class="drawn">{drawn}</div>\n</details>'
     )
 
 
@@ -129,6 +165,11 @@ class _Page:
         """Takes what became of the loops for a target; it is shown next to their lines."""
         for (file, number), text in reports.items():
             self.reports.setdefault((os.path.realpath(file), number), []).append((machine.name, text))
+
+    def add_choices(self, machine: Target, choices: Iterable[Reason]) -> None:
+        """Takes what was chosen for lines, and why."""
+        for choice in choices:
+            self.add_reports(machine, {choice.spot: f"{choice.kind}: {choice.text}"})
 
     def number_lines(self, lines: Sequence[ListingLine]) -> None:
         """Gives every place that a stage names its number."""

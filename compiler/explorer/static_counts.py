@@ -15,7 +15,7 @@ from ...dsl.contract.launches import LaunchCounters
 from ...dsl.contract.unit import BufferSpec, EntrySpec, Slot
 from ...dsl.types.packing import Array
 from ..ir.opcodes import LAUNCH
-from ..ir.program import Op, Program, ProgramFunction, Region
+from ..ir.program import Location, Op, Program, ProgramFunction
 from ..ir.shared_memory import static_shared
 from ..ir.storage_opcodes import SCRATCH
 from ..targets.base import Target
@@ -90,7 +90,7 @@ class _Host(StaticWarp):
             _add(total, one.counts)
         return LaunchCounters(
             self.function.op,
-            _kernel(op.regions[0]),
+            _kernel(op),
             max(blocks, 0),
             threads,
             static_shared(op.regions[0]) + dynamic,
@@ -142,9 +142,16 @@ def _indices(grid: Sequence[int], block: Sequence[int], warp: int, lanes: int) -
     return found
 
 
-def _kernel(region: Region) -> str:
-    """The author's function that a kernel is of."""
-    return next((op.location.function for op in region.ops if op.location.function), "")
+def _kernel(launch: Op) -> str:
+    """The function that a launch calls: of the calls that lead to an operation, the one behind those to the launch."""
+    depth = len(_functions(launch.location))
+    chains = (_functions(op.location) for op in launch.regions[0].ops)
+    return next((chain[depth] for chain in chains if len(chain) > depth), "")
+
+
+def _functions(location: Location | None) -> list[str]:
+    """The functions of a place and of the calls around it, the outermost first."""
+    return [] if location is None else [*_functions(location.caller), location.function]
 
 
 def _add(total: WarpCounts, one: WarpCounts) -> None:

@@ -1,15 +1,16 @@
 """Runs one warp of a kernel without data, and counts what it does: instructions, bytes, sectors, turns, operations.
 
 Sizes are known, elements are not. A loop is run for its round in the middle, which counts for all of its rounds; what
-does not depend on the round counts once, as compilers move it out. Where a condition depends on elements, both branches
-count half. A loop whose rounds depend on elements counts `GUESSED` rounds.
+does not depend on the round counts once, as compilers move it out. Loops of few rounds are run round by round. A sector
+counts once for neighbouring accesses. Where a condition depends on elements, both branches count half. A loop whose
+rounds depend on elements counts `GUESSED` rounds. Addresses are taken to be aligned.
 
 See also `static_counts` (all warps and launches), `static_values` (what is known of values).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Final
@@ -19,8 +20,8 @@ import numpy as np
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.packing import Array
 from ..ir.copy_opcodes import COPY_BOX, COPY_ROWS
-from ..ir.opcodes import FOR, GPU_ID, IF, WHILE
-from ..ir.program import Op, PointerType, Region, Value
+from ..ir.opcodes import ALIGNED, FOR, GPU_ID, IF, WHILE
+from ..ir.program import Op, PointerType, Region, Value, walk
 from ..lowering.arithmetic_counts import operations_of
 from ..targets.products import BY_NAME
 from .static_values import Known, Spot, chosen, computed, constant
@@ -31,6 +32,8 @@ BANKS: Final = 32
 GUESSED: Final = 8  # rounds of a loop that nothing is known of
 UNDER_WAY: Final = 4  # loads of a loop's rounds that wait for memory at the same time
 BARRIER: Final = 0.05  # of the time of an answer of memory
+UNROLLED: Final = 8  # rounds of a loop that is run round by round
+RECENT: Final = 8  # accesses of global memory whose neighbours LLVM joins with them, or whose sectors the cache has
 FREE: Final = (  # operations that are no instruction, or a small part of one
     *("const", "splat", "extract", "insert", "lanes", "shuffle", "bitcast", "real", "imag", "complex", "gpu_id"),
     *("offset", "aligned", "assume_aligned", "uniform", "pointer_cast", "null_pointer"),
@@ -69,6 +72,7 @@ class StaticWarp:
         self.times = [1.0]  # how often each loop around is run, the innermost last
         self.depth: dict[int, int] = {}  # the loop that a value depends on, by serial
         self.guess = 1.0
+        self.recent: deque[tuple[int, Array]] = deque(maxlen=RECENT)  # the last accesses: buffer, sectors
 
     def run(self, region: Region, active: Array) -> list[Known]:
         """Runs a region for the lanes that are active; what it ends with."""
@@ -99,6 +103,9 @@ class StaticWarp:
     def _for(self, op: Op, active: Array) -> None:
         low, high, step = (self.value(operand) for operand in op.operands[:3])
         body, carried = op.regions[0], op.operands[3:]
+        if values := _short(op):
+            self._unrolled(op, values, active)
+            return
         rounds, index, inside = float(GUESSED), None, active
         if isinstance(low, np.ndarray) and isinstance(high, np.ndarray) and isinstance(step, np.ndarray):
             each = np.maximum(-((low - high) // np.maximum(step, 1)), 0) * active
@@ -115,12 +122,25 @@ class StaticWarp:
             for result, operand in zip(op.results, carried, strict=True):
                 self._set(result, self.value(operand))
 
+    def _unrolled(self, op: Op, indices: Sequence[int], active: Array) -> None:
+        """All rounds of a loop, as compilers write them one behind the other."""
+        body = op.regions[0]
+        found: list[Known] = [self.value(operand) for operand in op.operands[3:]]
+        for index in indices:
+            for argument, value in zip(body.args, [np.full(self.lanes, index), *found], strict=True):
+                self._set(argument, value)
+            found = self.run(body, active)
+        for result, value in zip(op.results, found, strict=True):
+            self._set(result, value)
+
     def _rounds(self, op: Op, body: Region, args: Sequence[Known], active: Array, rounds: float) -> None:
         self.times.append(self.times[-1] * rounds)
+        self.recent.clear()
         for argument, value in zip(body.args, args, strict=True):
             self._set(argument, value, len(self.times) - 1)
         self.counts.instructions += 2 * self._often()  # the index, and the jump
         results = self.run(body, active)
+        self.recent.clear()
         self.times.pop()
         for result, found in zip(op.results, results, strict=True):
             self._set(result, found)
@@ -181,6 +201,8 @@ class StaticWarp:
     def _result(self, op: Op, operands: Sequence[Known]) -> Known:
         if op.opcode is GPU_ID:
             return self.indices.get(op.attrs["which"])
+        if op.opcode is ALIGNED:
+            return np.ones(self.lanes, bool)  # as memory of devices is
         if op.opcode.allocates and isinstance(op.results[0].type, PointerType):
             return Spot(op.results[0], np.zeros(self.lanes, np.int64))
         return computed(op, operands, self.lanes)
@@ -281,10 +303,17 @@ class StaticWarp:
         else:
             first = at[lanes]
             spans = [(first + k) // SECTOR for k in (*range(0, wide, SECTOR), wide - 1)]
-            sectors = float(len(np.unique(np.concatenate(spans)))) if count else 0.0
+            sectors = self._new_sectors(pointer, np.unique(np.concatenate(spans)))
         self.counts.requests += often * -(-wide // 16) * bool(count)
         self.counts.bytes += often * wide * count
         self._move(pointer, often * sectors)
+
+    def _new_sectors(self, pointer: Known, sectors: Array) -> float:
+        """How many of these none of the last accesses to the buffer had."""
+        serial = pointer.buffer.serial if isinstance(pointer, Spot) else -1
+        before = [known for buffer, known in self.recent if buffer == serial]
+        self.recent.append((serial, sectors))
+        return float(len(np.setdiff1d(sectors, np.concatenate(before))) if before else len(sectors))
 
     def _move(self, pointer: Known, sectors: float) -> None:
         self.counts.sectors += sectors
@@ -326,6 +355,16 @@ class StaticWarp:
         times = (self._often() if often is None else often) * int(active.sum())
         for name, count in operations.items():
             self.counts.operations[name] += round(count * times)
+
+
+def _short(op: Op) -> range:
+    """The indices of a loop of few rounds without loops in it; none of another loop."""
+    low, high, step = (operand.const for operand in op.operands[:3])
+    if not all(isinstance(each, int) for each in (low, high, step)) or step <= 0 or "product" in op.attrs:
+        return range(0)
+    rounds = range(low, high, step)
+    nested = any(inner.opcode in (FOR, WHILE) for inner in walk(op.regions[0]))
+    return rounds if len(rounds) <= UNROLLED and not nested else range(0)
 
 
 def instructions(op: Op) -> float:

@@ -75,7 +75,9 @@ def limits_html(target: str, loops: Sequence[SteadyLoop]) -> str:
     rows = "\n".join(f"<tr>{_row(loop)}</tr>" for loop in loops)
     heads = "".join(f"<th>{name}</th>" for name in ("kernel", "steady loop", "wall", "occupancy", "busy units"))
     note = f"Estimated for {peaks.device}, whose figures are from: {peaks.source}."
-    title = f"limits on {target}: " + ", ".join(dict.fromkeys(loop.wall for loop in loops))
+    title = f"limits on {target} of the steady loops, by machine code: " + ", ".join(
+        dict.fromkeys(loop.wall for loop in loops)
+    )
     table = f'<table class="limits"><tr>{heads}</tr>\n{rows}</table><p>{html.escape(note)}</p>'
     return f'<details data-target="{html.escape(target)}"><summary>{title}</summary>\n{table}\n</details>'
 

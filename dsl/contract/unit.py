@@ -192,10 +192,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class SlotSource:
-    """Where the value of a dim slot is read off: an axis of the op's tensors (inputs, then outputs)."""
+    """Where the value of a dim slot is read off: an axis of the op's tensors (inputs, then outputs).
+
+    `name` is what the signature calls it: `n`; `s_0`, `s_1`, … of a pack `*s`; `x_1` where it has none.
+    """
 
     tensor: int
     axis: int
+    name: str
 
 
 def op_layout(
@@ -213,15 +217,18 @@ def op_layout(
     sources: list[SlotSource] = []
     shapes: list[tuple[Size, ...]] = []
 
+    arguments = (*schema.inputs, *schema.outputs)
+
     def slot(name: str | None, tensor: int, axis: int) -> Slot:
         key = name or f"{tensor}.{axis}"
         if key not in slots:
             slots[key] = len(sources)
-            sources.append(SlotSource(tensor, axis))
+            shown = key.strip("*").replace(".", "_") if name else f"{arguments[tensor].name}_{axis}"
+            sources.append(SlotSource(tensor, axis, shown))
         return Slot(slots[key])
 
     whole = {name: value for name, value in parameters.items() if type(value) is int}
-    for tensor, argument in enumerate((*schema.inputs, *schema.outputs)):
+    for tensor, argument in enumerate(arguments):
         shape: list[Size] = []
         for item in parse_dims(argument.dims):
             if isinstance(item, dims.FixedAxis):

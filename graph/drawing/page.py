@@ -15,7 +15,6 @@ from importlib.resources import files
 from string import Template
 
 from ...dsl.diagnostics.errors import GraphError
-from ..arguments import int_of, wrong
 from ..ir import GraphIR, Item, Node
 from ..loading.planned import PlannedStep, planned_steps
 from ..passes.control_flow import final
@@ -23,6 +22,7 @@ from ..passes.fusion import Group
 from ..passes.memory_plan import Plan
 from ..profiling.profile import Profile
 from ..profiling.profile_page import shown_time
+from ..profiling.static_roofline import symbol_sizes
 from .outline import OutlineLine, outline
 
 ROW, GUTTER = 22, 150  # pixels
@@ -36,7 +36,7 @@ def graph_page(ir: GraphIR, sizes: Mapping[str, int], profile: Profile | None) -
     """The whole page."""
     steps = planned_steps(ir)
     groups = [group for step in steps for group in step.groups]
-    known = _sizes(ir, sizes)
+    known = symbol_sizes(ir, sizes, USUAL_SIZE)
     lines = outline(ir)
     group_of = {number: k for k, group in reversed(list(enumerate(groups))) for number in group.nodes}
     return Template(files(__package__).joinpath("page.html").read_text("utf-8")).substitute(
@@ -53,21 +53,6 @@ def graph_page(ir: GraphIR, sizes: Mapping[str, int], profile: Profile | None) -
             ", ".join(f"{name} = {size}" for name, size in sorted(known.items())) or "all sizes are known"
         ),
     )
-
-
-def _sizes(ir: GraphIR, given: Mapping[str, int]) -> dict[str, int]:
-    """A size for each named dim.
-
-    Raises:
-        GraphError: EK0478, the graph has no dim of a name, or a size is invalid.
-    """
-    names = sorted({name for type in ir.types for name in type.shape.parameters})
-    for name, size in given.items():
-        if name not in names:
-            wrong("sizes", name, f"sizes of dims by their names: {', '.join(names) or 'the graph has none'}")
-        if int_of(f"sizes[{name!r}]", size) < 0:
-            wrong(f"sizes[{name!r}]", size, "a size from 0 on")
-    return dict.fromkeys(names, USUAL_SIZE) | dict(given)
 
 
 def _about(ir: GraphIR, groups: Sequence[Group]) -> str:

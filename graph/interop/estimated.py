@@ -18,8 +18,8 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.tuning import TuningSpace
 from ..driver.devices import DeviceRef
-from ..loading.compile import launch_counts
 from ..profiling.roofline import KernelRoofline, Roofline
+from ..profiling.static_roofline import launch_counts
 from ..tuning.table import Candidate, TuningTable
 from .specialise import ArgumentKind, Specialisation, specialise
 

@@ -24,6 +24,8 @@ from ...dsl.signature.dims import Pack
 from ...dsl.signature.parse_dims import parse_dims
 from ..driver.devices import Device
 from ..loading.compile import explorer_page, stage_text
+from ..profiling.static_roofline import roofline_html
+from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
 from .binding import BoundCall, bind_call
 from .direct import called, kind_of
@@ -61,7 +63,9 @@ def explored(
     """What `kernel.explore(...)` gives."""
     made, given = _made(kernel, examples, None, parameters)
     targets = [target] if isinstance(target, str) else list(target)
-    return Page(kernel.schema.name, explorer_page(prepared(kernel).loaded, _instance(made, given), targets))
+    sizes = _sizes(made, given)
+    page = explorer_page(prepared(kernel).loaded, _instance(made, given), targets, sizes, roofline_html)
+    return Page(kernel.schema.name, page)
 
 
 def _made(
@@ -81,6 +85,16 @@ def _made(
     spread = spread_of([operands[k].shape for k in state.joint])
     made = specialised(kernel, state, kinds, given.counts, given.parameters, device, checks, None, spread)
     return made, given
+
+
+def _sizes(made: Specialisation, given: BoundCall) -> dict[str, int]:
+    """The sizes of the examples by the names of their axes; types may leave sizes open."""
+    found: dict[str, int] = {}
+    for name, (number, axis) in made.symbols.items():
+        size = list(getattr(given.values[number], "shape", ()))[axis : axis + 1]
+        if size and isinstance(size[0], int | StaticDim):
+            found[name] = int(size[0])
+    return found
 
 
 def _of_type(type: ShapedType) -> Operand:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.doors import DoorSpec
-from ...dsl.contract.launches import LaunchCounters
 from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, InternalError
@@ -47,6 +46,8 @@ from .progress import OnProgress
 from .requests import add_requests
 
 if TYPE_CHECKING:
+    from ...compiler.explorer.page import Drawing
+    from ...compiler.explorer.reasons import Reasons
     from ...compiler.groups import EntryObjects
     from ...compiler.targets import Target
     from ...dsl.contract.exports import ExportSpec, Shown
@@ -172,13 +173,15 @@ def stage_text(kernel: LoadedKernel, wanted: Mapping[str, Any], target: str, sta
     return found(kernel, make_instance(kernel.schema, **wanted), target, stage)
 
 
-def explorer_page(kernel: LoadedKernel, wanted: Mapping[str, Any], targets: Sequence[str]) -> str:
-    """The page of a kernel's compilation for some targets; `wanted` as for `stage_text`."""
+def explorer_page(
+    kernel: LoadedKernel, wanted: Mapping[str, Any], targets: Sequence[str], sizes: Mapping[str, int], draw: Drawing
+) -> str:
+    """The page of a kernel's compilation for some targets; `wanted` as for `stage_text`, the rest as for `page_of`."""
     with shielded():
         from ...compiler.explorer.page import page_of
         from ...compiler.instances import make_instance
 
-    return page_of(kernel, make_instance(kernel.schema, **wanted), targets)
+    return page_of(kernel, make_instance(kernel.schema, **wanted), targets, sizes, draw)
 
 
 # *** code ***
@@ -364,28 +367,21 @@ def graph_stage(ir: GraphIR, target: str, stage: str, checks: Checks | None = No
     return shown(artifact, stage)
 
 
-def launch_counts(ir: GraphIR, target: str, sizes: Mapping[str, int]) -> tuple[LaunchCounters, ...]:
-    """What the kernels of a graph do on a GPU, counted without running them.
-
-    Args:
-        target: a GPU's, which need not be here.
-        sizes: of the graph's symbols, by name.
+def graph_reasons(ir: GraphIR, target: str) -> tuple[Reasons, Plan]:
+    """What was chosen for the kernels of a graph, whose device need not be here, and the plan with its slots.
 
     Raises:
         TargetError: an unknown target.
         CompileError: a mistake in a kernel, or something that the target lacks.
     """
     with shielded():
-        from ...compiler.explorer.static_counts import static_counts
-        from ...compiler.pipeline import typed_program
+        from ...compiler.explorer.reasons import reasons_of
         from ...compiler.targets import lookup
 
     machine = lookup(target)
     with reproducing_faults(ir, True, None):
-        build = lambda unit: (unit, typed_program(unit, machine))  # noqa: E731
-        _, plan, made = _built(ir, machine, True, SAFE, None, build)
-    unit, program = made
-    return tuple(static_counts(program, unit, [dim.evaluate(sizes) for dim in plan.slots], machine))
+        _, plan, reasons = _built(ir, machine, True, SAFE, None, lambda unit: reasons_of(unit, machine))
+    return reasons, plan
 
 
 def named_targets(names: Sequence[str]) -> list[Target]:

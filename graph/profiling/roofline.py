@@ -44,6 +44,14 @@ LAUNCHING: Final = 3e-6  # seconds from one launch to the next
 MOST_REGISTERS: Final = {32: 255, 64: 512}  # of a thread, by the threads of a warp: NVIDIA's, AMD's
 
 
+WORDS: Final = (  # what the columns of the table mean
+    "Moved: bytes that multiprocessors request. Least: the same bytes, each once. Occupancy: warps of a "
+    "multiprocessor, of those that it could have. Waves: how often the grid fills all multiprocessors. Wall: what "
+    "takes longest. Share: the time that the device needs at least, for the least bytes or the operations, by the "
+    "estimated time."
+)
+
+
 @dataclass(frozen=True)
 class KernelRoofline:
     """The estimate for a launch.
@@ -140,13 +148,14 @@ class Roofline:
 
     def table(self) -> str:
         """The estimates as text, with the device and the source of its figures."""
-        head = f"{'kernel':28} {'moved':>9} {'least':>9} {'operations':>11} {'occupancy':>9} {'wall':>13} {'share':>6}"
-        rows = [head]
+        width = max([28, *(len(kernel.launch.name) for kernel in self.kernels)])
+        heads = f"{'moved':>9} {'least':>9} {'operations':>11} {'occupancy':>9} {'wall':>13} {'share':>6}"
+        rows = [f"{'kernel':{width}} {heads}"]
         for kernel in self.kernels:
             launch = kernel.launch
             moved, least = _size(launch.cached * SECTOR), _size(launch.distinct * SECTOR)
             numbers = f"{moved:>9} {least:>9} {_count(kernel.operations):>11} {kernel.occupancy:>9.0%}"
-            rows.append(f"{launch.name[-28:]:28} {numbers} {kernel.wall:>13} {kernel.share:>6.0%}")
+            rows.append(f"{launch.name:{width}} {numbers} {kernel.wall:>13} {kernel.share:>6.0%}")
         return "\n".join(
             [
                 *rows,
@@ -157,7 +166,11 @@ class Roofline:
         )
 
     def html(self) -> str:
-        """The part of a page: the picture, and a row a kernel."""
+        """The part of a page: a heading, the picture, and a row a kernel."""
+        return f"<h2>Roofline</h2>{self.drawn()}"
+
+    def drawn(self) -> str:
+        """The picture, and a row a kernel."""
         points = [
             RooflinePoint(f"{each.launch.name}: {each.wall}, {each.share:.0%}", each.intensity, each.speed)
             for each in self.kernels
@@ -172,9 +185,8 @@ class Roofline:
         table = "\n".join(f"<tr>{row}</tr>" for row in rows)
         note = f"Estimated for {self.peaks.device} ({architecture_of(self.device)}). Figures: {self.peaks.source}."
         drawn = picture(points, roofs, self.peaks.memory)
-        return (
-            f'<h2>Roofline</h2>{drawn}<table class="roofline">{table}</table><p class="faint">{html.escape(note)}</p>'
-        )
+        notes = "\n".join(f'<p class="faint">{html.escape(text)}</p>' for text in (WORDS, note))
+        return f'{drawn}<div class="about"><table class="roofline">{table}</table>{notes}</div>'
 
 
 def _row(each: KernelRoofline) -> str:

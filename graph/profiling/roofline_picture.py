@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from ...dsl.diagnostics.dataclass import dataclass
 
-WIDTH, HEIGHT, LEFT, RIGHT, BELOW, ABOVE = 760, 320, 64, 16, 40, 18
+WIDTH, HEIGHT, LEFT, RIGHT, BELOW, ABOVE = 760, 320, 64, 24, 40, 32
 NAMED = 8  # points whose names fit next to them; more are numbered
 
 STYLE = """
 .rooflines { max-width: 760px; width: 100%; font: 11px system-ui, sans-serif }
-.rooflines text { fill: var(--ink) } .rooflines .grid { stroke: var(--line) }
+.rooflines text { fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 4px }
+.rooflines .grid { stroke: var(--line) }
 .rooflines .roof { stroke: var(--group); stroke-width: 2; fill: none } .rooflines circle { fill: var(--more) }
 table.roofline { border-collapse: collapse; margin: .5rem 0 } .roofline th { text-align: left; font-weight: 500 }
 .roofline th, .roofline td { padding: .1rem .8rem .1rem 0; font-variant-numeric: tabular-nums }
@@ -77,7 +78,7 @@ def _grid(axes: _Axes) -> Iterator[str]:
         yield f'<line class="grid" x1="{LEFT}" y1="{at:.1f}" x2="{right}" y2="{at:.1f}"/>'
         yield _text(LEFT - 6, at + 4, _speed(power), "end")
     yield _text(right, HEIGHT - 8, "operations for each byte", "end")
-    yield _text(4, ABOVE - 6, "operations a second")
+    yield _text(4, 12, "operations a second")
 
 
 def _roofs(axes: _Axes, roofs: Sequence[Roof], memory: float) -> Iterator[str]:

@@ -34,7 +34,7 @@ MAY_IMPORT = {
 }
 DOOR = "graph.loading.compile"  # the one file of the graph floor that imports the compiler
 # What may import our own modules inside functions.
-LATE_IMPORTS = {DOOR, "cli.application", "cli.commands"}
+LATE_IMPORTS = {DOOR, "cli.application", "cli.commands", "cli.inspected"}
 # What is imported where it is first needed, since most runs never need it.
 OPENED_LATE = {
     DOOR,

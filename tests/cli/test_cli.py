@@ -192,10 +192,10 @@ def test_what_the_options_become(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     options = "--op f --target sm_80 --stage asm --dtype T=int8 --rank s=2 --param n=1=2 --count xs=3"
     assert run("inspect", "k.py", *options.split())[0] == 0
     wanted = {"op": "f", "dtypes": {"T": "int8"}, "ranks": {"s": 2}, "parameters": {"n": "1=2"}, "counts": {"xs": 3}}
-    assert seen.pop() == (("k.py", "sm_80", "asm", ()), wanted)
+    assert seen.pop() == (("k.py", "sm_80", "asm", ()), wanted | {"why": False, "sizes": {}})
     monkeypatch.setattr(commands, "explore", record)
-    assert run("explore", "k.py", "-o", "k.html", *options.replace("--stage asm", "").split())[0] == 0
-    assert seen.pop() == (("k.py", "k.html", ("sm_80",)), wanted)
+    assert run("explore", "k.py", "-o", "k.html", *options.replace("--stage asm", "--size m=8").split())[0] == 0
+    assert seen.pop() == (("k.py", "k.html", ("sm_80",), {"m": 8}), wanted)
 
 
 def test_pages_are_written(run: Run, demo: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from einkorn.compiler.targets import amdgcn, nvptx
 from einkorn.dsl import DType
 from einkorn.dsl.contract.gpus import PEAKS, RESIDENT, architecture_of, peaks_of, resident_of
 from einkorn.dsl.contract.launches import LaunchCounters
-from einkorn.dsl.diagnostics.errors import TargetError
+from einkorn.dsl.diagnostics.errors import CompileError, TargetError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.drawing.inspected import op_graph
 from einkorn.graph.profiling.memory_counters import MemoryCounters
 from einkorn.graph.profiling.roofline import Roofline
+from einkorn.graph.profiling.static_roofline import launch_counts, roofline_html
 
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 
@@ -170,3 +173,25 @@ def test_the_page_of_explore_has_limits(tmp_path: Path) -> None:
     compiled(tmp_path, "shared", "gfx942")
     page = explore(str(tmp_path / "shared.py"), ["x86-64-v3", "gfx942"])
     assert page.count("limits on ") == 1 and "MI300X" in page and '<div class="unit"><span>memory</span>' in page
+    assert "roofline on" not in page
+
+
+def test_the_page_of_explore_has_the_roofline_of_sizes_and_the_reasons_of_lines(tmp_path: Path) -> None:
+    compiled(tmp_path, "ahead", "gfx942")
+    targets, source = ["x86-64-v3", "gfx942", "sm_75"], str(tmp_path / "ahead.py")
+    page = explore(source, targets, {"m": 256, "n": 512}, roofline_html)
+    (title,) = re.findall(r"<summary>(roofline on [^<]*)</summary>", page)
+    assert re.fullmatch(r"roofline on gfx942 for m = 256, k = 1024, n = 512: \d+% of the limit, by [a-z ]+", title)
+    assert "<svg" in page and "268 M" in page  # 2 * 256 * 512 * 1024 operations
+    (reason,) = re.findall(r'<div class="loop" data-target="gfx942">(product: mfma[^<]*)</div>', page)
+    assert "as gfx942 has no mfma_16_bytes" in reason
+    with pytest.raises(CompileError, match="has no axis 'q'"):
+        explore(source, targets, {"q": 1}, roofline_html)
+
+
+def test_neighbours_of_elementwise_kernels_move_their_sectors_once() -> None:
+    """A thread has four neighbours, one behind the other in the typed program and together in machine code."""
+    for name, inputs in (("add", 2), ("exp", 1)):
+        graph = op_graph(name, ["float32[4096, 1024]"] * inputs, {}, "sm_90a")
+        (launch,) = launch_counts(graph.ir, "sm_90a", {})
+        assert launch.sectors == launch.distinct == (inputs + 1) * 4096 * 1024 * 4 // 32, name

@@ -23,9 +23,9 @@ from einkorn.graph import DeviceRef
 from einkorn.graph.drawing.inspected import op_graph
 from einkorn.graph.interop.specialise import specialise
 from einkorn.graph.interop.tuned import estimate_op
-from einkorn.graph.loading.compile import launch_counts
 from einkorn.graph.ops.tuned import finding_for
 from einkorn.graph.profiling.roofline import Roofline
+from einkorn.graph.profiling.static_roofline import launch_counts
 from einkorn.graph.tuning import search
 from einkorn.graph.tuning.messages import Raced, Tried, Try
 from einkorn.graph.tuning.table import Candidate, TuningTable
