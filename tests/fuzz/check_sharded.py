@@ -6,7 +6,11 @@ As a program, it is a child of a campaign: one network a line on standard input,
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +22,22 @@ from sharded.network import ShardedNetwork, arrays_of, staged
 from sharded.oracle import Array, results_of
 
 from einkorn.graph import InferenceSession
+from einkorn.graph.ops import reducing
+from einkorn.graph.passes import cut_products
+
+BLOCKS: Final = (1 << 22, 1 << 12, 1 << 9)  # bytes in which ranks reduce tensors, by the seed of a network
+ran: Counter[str] = Counter()  # kernels of the networks so far, by name
+
+
+@contextmanager
+def small_blocks(network: ShardedNetwork) -> Iterator[None]:
+    """Small tensors are reduced in blocks, too, and small products are computed in pieces."""
+    before = reducing.BLOCK_BYTES, cut_products.MIN_STEPS
+    reducing.BLOCK_BYTES, cut_products.MIN_STEPS = BLOCKS[network.seed % len(BLOCKS)], 1  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        reducing.BLOCK_BYTES, cut_products.MIN_STEPS = before  # type: ignore[misc]
 
 
 def results(network: ShardedNetwork) -> list[list[list[Array]]]:
@@ -25,10 +45,13 @@ def results(network: ShardedNetwork) -> list[list[list[Array]]]:
 
     def program() -> list[list[Array]]:
         model = InferenceSession(num_threads=1).load(staged(network, Mesh(network.mesh)))
+        if rank() == 0:
+            ran.update(summary.name for summary in model.kernel_summaries)
         calls = [arrays_of(network, call, rank()) for call in range(len(network.sizes))]
         return [[np.array(each.to_numpy()) for each in model(*arrays)] for arrays in calls]
 
-    return run_threads(program, network.ranks)
+    with small_blocks(network):
+        return run_threads(program, network.ranks)
 
 
 def compare(network: ShardedNetwork) -> str | None:

@@ -64,6 +64,26 @@ def test_a_layer_with_a_loop() -> None:
     assert check_sharded.answer(LAYER) == ("same", "")
 
 
+def test_products_are_computed_in_pieces() -> None:
+    """Of two products the second, in blocks of 512 bytes; the exchange of the first goes on meanwhile."""
+    check_sharded.ran.clear()
+    for mesh in ({"m": 2}, {"m": 4}):
+        network = ShardedNetwork(
+            mesh=mesh,
+            inputs=(("float32", ("m", 4), "own"), ("float32", (4, 8), "same")),
+            steps=(
+                ("negate", (0,), {}),
+                ("product_sum", (2, 1), {"how": "sum", "group": "m"}),
+                ("product_sum", (0, 1), {"how": "max", "group": "m"}),
+            ),
+            outputs=(3, 4),
+            sizes=({"m": 136}, {"m": 0}, {"m": 64}),
+            seed=2,
+        )
+        assert check_sharded.answer(network) == ("same", "")
+    assert check_sharded.ran["collective::allreduce_product"] == check_sharded.ran["collective::start_allreduce"] == 2
+
+
 def test_a_wrong_result_is_seen_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a NumPy that believes in the groups of another axis."""
     right = oracle.groups

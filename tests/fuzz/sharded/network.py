@@ -129,6 +129,10 @@ def _tensor_parallel(mesh: Mesh, values: list[Any], p: Parameters) -> Any:
     return ops.allreduce.sum(clamped(x @ columns) @ rows, mesh[p["group"]])
 
 
+def _product_sum(mesh: Mesh, values: list[Any], p: Parameters) -> Any:
+    return getattr(ops.allreduce, p["how"])(values[0] @ values[1], mesh[p["group"]])
+
+
 def _barrier(mesh: Mesh, values: list[Any], p: Parameters) -> Any:
     ops.barrier(mesh[p["group"]])
     return values[0]
@@ -147,6 +151,7 @@ STEPS: dict[str, Stage] = {
     "concat": lambda mesh, v, p: ops.concat(v, p["axis"]),
     "shard": lambda mesh, v, p: ops.shard(v[0], mesh, p["axes"]),
     "tensor_parallel": _tensor_parallel,
+    "product_sum": _product_sum,
     "allreduce": lambda mesh, v, p: getattr(ops.allreduce, p["how"])(v[0], mesh[p["group"]]),
     "reducescatter": lambda mesh, v, p: getattr(ops.reducescatter, p["how"])(v[0], mesh[p["group"]], p["axis"]),
     "allgather": lambda mesh, v, p: ops.allgather(v[0], mesh[p["group"]], p["axis"]),

@@ -112,6 +112,10 @@ def _branch(mesh: Axes, values: list[ByRank], p: Parameters) -> ByRank:
     return _chain(mesh, values[0], p["then"] if values[1][0][0] > 0 else p["other"])
 
 
+def _product_sum(mesh: Axes, values: list[ByRank], p: Parameters) -> ByRank:
+    return RULES["allreduce"](mesh, [RULES["matmul"](mesh, values, p)], p)
+
+
 RULES: dict[str, Rule] = {
     "negate": _local(lambda p, x: -x),
     "abs": _local(lambda p, x: np.abs(x)),
@@ -134,6 +138,7 @@ RULES: dict[str, Rule] = {
     "concat": _local(lambda p, *xs: np.concatenate(xs, p["axis"])),
     "shard": _sharded,
     "tensor_parallel": _local(lambda p, x, first, second: _clamped(x @ first) @ second),
+    "product_sum": _product_sum,
     "allreduce": _of_group(lambda p, arrays: [_reduced(p, arrays)] * len(arrays)),
     "reducescatter": _of_group(lambda p, arrays: np.split(_reduced(p, arrays), len(arrays), p["axis"])),
     "allgather": _of_group(lambda p, arrays: [np.concatenate(arrays, p["axis"])] * len(arrays)),

@@ -33,7 +33,7 @@ MESHES: Final[tuple[dict[str, int], ...]] = (
 )
 BITS: Final = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53, "int8": 7, "int32": 31, "int64": 53}
 DTYPES: Final = tuple(BITS)
-SIZES: Final = ({"m": 4, "n": 8}, {"m": 8, "n": 4}, {"m": 4, "n": 0})
+SIZES: Final = ({"m": 4, "n": 8}, {"m": 8, "n": 4}, {"m": 4, "n": 0}, {"m": 136, "n": 8})
 CALLS: Final = 2
 MAX_ELEMENTS: Final = 2000
 HOWS: Final = ("sum", "max", "min")
@@ -220,13 +220,26 @@ def joined(w: Writer) -> None:
 
 
 def product(w: Writer) -> None:
+    if (found := _factors(w)) is not None:
+        w.add("matmul", *found, growth=w.values[found[0]].most(1))
+
+
+def product_sum(w: Writer) -> None:
+    """A product whose results ranks reduce."""
+    if (found := _factors(w)) is not None:
+        group, how = w.group(), w.rng.choice(HOWS)
+        size = w.count_of(group) if how == "sum" else 1
+        w.add("product_sum", *found, group=group, how=how, growth=w.values[found[0]].most(1) * size)
+
+
+def _factors(w: Writer) -> tuple[int, int] | None:
+    """Two values that can be multiplied."""
     x = w.any(lambda v: v.is_float and v.staged.rank == 2)
     if x is None:
-        return
+        return None
     value = w.values[x]
     y = w.any(lambda v: v.dtype == value.dtype and v.staged.rank == 2 and v.staged.shape[0] == value.staged.shape[1])
-    if y is not None:
-        w.add("matmul", x, y, growth=value.most(1))
+    return None if y is None else (x, y)
 
 
 def tensor_parallel(w: Writer) -> None:
@@ -336,7 +349,7 @@ def control(w: Writer) -> None:
 
 
 WAYS: Final[tuple[Callable[[Writer], None], ...]] = (
-    *(local, pairs, pairs, cast, reduction, views, joined, product, product, tensor_parallel, tensor_parallel),
+    *(local, pairs, pairs, cast, reduction, views, joined, product, product_sum, product_sum, tensor_parallel),
     *(shard, shard, allreduce, allreduce, allreduce, gather_and_scatter, gather_and_scatter, gather_and_scatter),
     *(movement, movement, control, control),
 )
