@@ -1,12 +1,14 @@
-"""Times what ranks and workers are for: a layer that ranks share, data-parallel sentences, and tasks of Dask and Ray.
+"""Times what ranks and workers are for: products and layers that ranks share, sentences, and tasks of Dask and Ray.
 
     python benchmarks/ranks_speed.py                     # all rows; needs the extra [mpi], dask, distributed and ray
-    python benchmarks/ranks_speed.py --only layer        # or sentences, dask, ray
+    python benchmarks/ranks_speed.py --only layer        # or products, sentences, dask, ray
     python benchmarks/ranks_speed.py --seconds 10        # for which a program of ranks is timed, each of three times
 
 Programs of ranks take turns with the one that they are compared with, and the fastest turn of each counts; a turn is
 the median of the calls of rank 0. Ranks need a core each that nothing else uses. Sentences are those of a network of
 MiniLM's sizes (six layers of 384) with random weights, single-threaded on each rank.
+
+Products whose results two ranks add up are computed in pieces and, in turns, as a whole (without `graph.cut_products`).
 
 The time of a task is the median of tasks that are waited for one by one; "empty" is a task that gives its array back.
 The first task of a worker is measured with an empty cache of compiled code, then with the one that has come of it.
@@ -36,6 +38,7 @@ T = TypeVar("T", bound=Floating)
 TURNS = 3
 TASKS = 300
 ROWS = (16, 128)  # of a call of the layer
+PRODUCTS = ((2048, 1536, 768), (1024, 1536, 768), (1024, 1536, 4096))  # rows, inner steps of a rank, columns
 SENTENCES, LENGTH = 64, 32
 CACHE, THREADS = "EINKORN_CACHE_DIR", "EINKORN_NUM_THREADS"
 
@@ -78,10 +81,15 @@ def encoder(width: int, heads: int, layers: int, group: Any, rows: int, batch: i
 
 
 def child(what: str, size: int, seconds: float) -> None:
-    """One rank, or a process alone: prints the median time of a call, in ms."""
+    """One rank, or a process alone: prints the median time of a call, in ms, or of calls in two ways."""
     from einkorn.distributed import Mesh, rank
     from einkorn.distributed import size as ranks
 
+    if what == "products":
+        whole, pieces = summed_products(PRODUCTS[size], seconds)
+        if rank() == 0:
+            print(whole, pieces, flush=True)
+        return
     group = Mesh({"model": ranks()})["model"] if ranks() > 1 else None
     if what == "layer":
         call = encoder(768, 12, 1, group, size, 1)
@@ -104,6 +112,38 @@ def child(what: str, size: int, seconds: float) -> None:
         print(statistics.median(times) * 1e3, flush=True)
 
 
+def summed_products(sizes: tuple[int, int, int], seconds: float) -> tuple[float, float]:
+    """The median times of a product of this rank with its sum over two ranks, in ms: as a whole, and in pieces."""
+    from einkorn.distributed import Mesh
+
+    from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+
+    rows, depth, columns = sizes
+    rng, mesh, host = np.random.default_rng(0), Mesh({"model": 2}), DeviceRef.CPU()
+    x, w = (rng.standard_normal(shape, np.float32) for shape in ((rows, depth), (depth, columns)))
+    types = [TensorType(DType.float32, ["rows", depth], host)]
+    models = []
+    for without in ("graph.cut_products", ""):
+        os.environ["EINKORN_WITHOUT"] = without
+        total = Graph("total", lambda x: ops.allreduce.sum(x @ ops.constant(w, DType.float32, host), mesh), types)
+        models.append(InferenceSession(num_threads=1).load(total))
+    world: Any = sys.modules["mpi4py.MPI"].COMM_WORLD
+    for _ in range(8):
+        results = [model(x)[0].to_numpy() for model in models]
+        assert np.array_equal(*results)
+    times: tuple[list[float], list[float]] = ([], [])
+    time.sleep(1)
+    end, goes_on = time.perf_counter() + seconds, True
+    while goes_on:
+        for model, spent in zip(models, times, strict=True):
+            world.Barrier()
+            start = time.perf_counter()
+            model(x)
+            spent.append(time.perf_counter() - start)
+        goes_on = world.bcast(time.perf_counter() < end)
+    return statistics.median(times[0]) * 1e3, statistics.median(times[1]) * 1e3
+
+
 def turns(what: str, size: int, seconds: float, threads_of_one: int) -> tuple[float, float]:
     """The times of a call of one process and of two ranks, in ms."""
     program = [sys.executable, __file__, "--child", what, "--size", str(size), "--seconds", str(seconds)]
@@ -122,6 +162,20 @@ def layer_rows(seconds: float) -> None:
     for size in ROWS:
         one, two = turns("layer", size, seconds, 2)
         print(f"| encoder layer, {size} rows | one rank, two threads: {one:.2f} ms | {two:.2f} ms | {one / two:.2f} |")
+
+
+def product_rows(seconds: float) -> None:
+    """Products whose results two ranks add up."""
+    print(
+        "| product, then its sum over two ranks | as a whole, ms | in pieces, ms | whole / pieces |\n|---|---|---|---|"
+    )
+    launcher = [str(Path(sys.executable).with_name("mpiexec")), "-n", "2", sys.executable, __file__]
+    for number, sizes in enumerate(PRODUCTS):
+        command = [*launcher, "--child", "products", "--size", str(number), "--seconds", str(seconds)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        whole, pieces = map(float, done.stdout.split()[-2:])
+        name = " x ".join(map(str, sizes))
+        print(f"| {name} | {whole:.2f} | {pieces:.2f} | {whole / pieces:.2f} |", flush=True)
 
 
 def sentence_rows(seconds: float) -> None:
@@ -220,7 +274,7 @@ def files_in(folder: str) -> int:
 def main() -> None:
     """Prints the tables, or is a rank."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["layer", "sentences", "dask", "ray"])
+    parser.add_argument("--only", choices=["products", "layer", "sentences", "dask", "ray"])
     parser.add_argument("--seconds", type=float, default=10.0, help="for which a program of ranks is timed")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--size", type=int, default=0, help=argparse.SUPPRESS)
@@ -228,9 +282,11 @@ def main() -> None:
     if options.child:
         child(options.child, options.size, options.seconds)
         return
-    wanted = [options.only] if options.only else ["layer", "sentences", "dask", "ray"]
+    wanted = [options.only] if options.only else ["products", "layer", "sentences", "dask", "ray"]
+    if "products" in wanted:
+        product_rows(options.seconds)
     if {"layer", "sentences"} & {*wanted}:
-        print("| call | one process | two ranks of one thread | speed of two ranks |\n|---|---|---|---|", flush=True)
+        print("\n| call | one process | two ranks of one thread | speed of two ranks |\n|---|---|---|---|", flush=True)
     if "layer" in wanted:
         layer_rows(options.seconds)
     if "sentences" in wanted:
