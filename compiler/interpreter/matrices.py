@@ -50,7 +50,7 @@ def _places_of_waves(row: MatrixProduct) -> dict[str, tuple[Array, Array]]:
     lanes = np.arange(row.form.rows * row.form.across)
     own, group, depth = (lanes % 16)[:, None], (lanes // 16)[:, None], row.shape[2]
     inner = np.broadcast_to(np.arange(depth), (len(lanes), depth))  # RDNA 3: lanes 16 to 31 have what 0 to 15 have
-    if row.scale is not None and row.a.bits == 8:  # V_MFMA_SCALE deals 16 elements at a time
+    if row.scale is not None and row.neighbours == 32:  # V_MFMA_SCALE deals 16 bytes at a time
         half = np.arange(16)
         inner = 16 * group + np.concatenate([half, depth // 2 + half])
     elif not row.has_whole_rows:
@@ -80,12 +80,22 @@ def _factors(row: MatrixProduct, brought: dict[int, tuple[Array, ...]], first: i
     return of_a.repeat(k // count, 1), of_b.repeat(k // count, 0)
 
 
+def _of_halves(bytes: Array, axis: int, row: MatrixProduct) -> Array:
+    """The elements of bytes that have two each, along an axis, the lower half first."""
+    whole = bytes.astype(np.uint8)
+    halves = np.stack([whole & 15, whole >> 4], axis + 1).astype(np.uint8)
+    sizes = [size * (2 if k == axis else 1) for k, size in enumerate(bytes.shape)]
+    result: Array = halves.reshape(sizes).view(row.a.to_numpy()).astype(np.float64)
+    return result
+
+
 @evaluates("multiply_matrices")
 def _multiply(op: Op, machine: Machine) -> Evaluate:
     row = BY_NAME[op.attrs["row"]]
-    m, n, k = row.shape
+    stored = row.of_bytes
+    m, n, k = stored.shape
     sizes = {"a": (m, k), "b": (k, n), "c": (m, n)}
-    places = _places_of_waves(row) if row.form.rows_first else {kind: _places(kind, row.shape) for kind in sizes}
+    places = _places_of_waves(stored) if row.form.rows_first else {kind: _places(kind, stored.shape) for kind in sizes}
     lanes = len(places["a"][0])
     wide = np.float64 if row.acc.is_float() else np.int64
 
@@ -97,6 +107,8 @@ def _multiply(op: Op, machine: Machine) -> Evaluate:
             matrices[kind][places[kind]] = fragments.astype(wide)
         if row.precision == "tf32":
             matrices |= {kind: as_tf32(matrices[kind]) for kind in ("a", "b")}
+        if stored is not row:
+            matrices |= {kind: _of_halves(matrices[kind], "ab".index(kind) ^ 1, row) for kind in "ab"}
         if row.scale is not None:
             of_a, of_b = _factors(row, brought, op.attrs["first"])
             matrices |= {"a": matrices["a"] * of_a, "b": matrices["b"] * of_b}

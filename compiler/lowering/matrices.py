@@ -66,7 +66,8 @@ def _multiply_matrices(w: FunctionWriter, op: Op) -> None:
 def _multiply_with_scales(w: FunctionWriter, op: Op, row: MatrixProduct) -> None:
     """`mma.sync` with scales: the first of them that is one of this product, and which lanes bring them."""
     a, b, acc, *scales = op.operands
-    fragments = [words_of(w, a, "i32", row.elements), words_of(w, b, "i32", row.elements), words_of(w, acc, "f32", 1)]
+    elements = row.of_bytes.elements
+    fragments = [words_of(w, a, "i32", elements), words_of(w, b, "i32", elements), words_of(w, acc, "f32", 1)]
     bytes = [_byte_word(w, scale) for scale in scales]
     sums, struct = len(fragments[2]), f"!llvm.struct<({', '.join(['f32'] * acc.simd.width)})>"
     numbers, places = iter(range(2 * sums + 8)), []
@@ -97,7 +98,7 @@ def _multiply_in_waves(w: FunctionWriter, op: Op, row: MatrixProduct) -> None:
     known = {"a": (_as_word(w, a, row.word), row.word), "b": (_as_word(w, b, row.word), row.word)}
     known["acc"] = w.name(acc), sums
     known |= {f"scale_{name}": (_byte_word(w, scale), "i32") for name, scale in zip("ab", scales, strict=False)}
-    constants = {"zero": "0 : i32", "one": "1 : i32", "true": "true", "false": "false"}
+    constants = {"zero": "0 : i32", "one": "1 : i32", "four": "4 : i32", "true": "true", "false": "false"}
     constants["first"] = f"{op.attrs.get('first')} : i32"
     for name, value in constants.items():
         if name in row.arguments:

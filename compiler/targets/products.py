@@ -33,8 +33,8 @@ Instructions with scales take a factor for each `block` neighbours along the inn
                 Those of row l // 4 + 8 * (l % 2) of a come from lanes with l % 4 < 2, those of column l // 4 of b from
                 lanes with l % 4 = 0 (PTX ISA, "Block Scaling for mma.sync", for thread-id 0)
     MFMA        lane l brings that of row l % 16 of a, column l % 16 of b, of the 32 elements from 32 * (l // 16) on.
-                8-bit elements lie otherwise: the first 16 of a lane are those from 16 * (l // 16) on, the others from
-                64 + 16 * (l // 16) on
+                Elements of 8 bits lie otherwise: the first 16 of a lane are those from 16 * (l // 16) on, the others
+                those from 64 + 16 * (l // 16) on
 """
 
 from __future__ import annotations
@@ -123,6 +123,15 @@ class MatrixProduct:
     def elements(self) -> int:
         """How many elements a word has."""
         return max(32 // self.a.bits, 1)
+
+    @property
+    def of_bytes(self) -> MatrixProduct:
+        """The row as kernels give it operands: elements of 4 bits by two in a byte; other rows are as they are."""
+        if self.a.bits != 4:
+            return self
+        m, n, depth = self.shape
+        bytes, block, neighbours = (m, n, depth // 2), self.block // 2, self.neighbours // 2
+        return replace(self, a=DType.uint8, b=DType.uint8, shape=bytes, block=block, neighbours=neighbours)
 
     @property
     def scales(self) -> int:
@@ -231,7 +240,7 @@ def _mfma(
 def _mfma_of_formats(a: DType, number: str, scale: tuple[DType, int] | None = None) -> MatrixProduct:
     """A row of MFMA of 4-, 6- and 8-bit floats, whose format is a number; without scales these are left out."""
     intrinsic = "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4"
-    row = _mfma((a, _F32), 128, "mfma_32_bytes", "", "vector<8xi32>")
+    row = _mfma((a, _F32), 128, "mfma_32_bytes", "", f"vector<{a.bits}xi32>")
     last = ["zero"] * 4 if scale is None else ["first", "scale_b", "first", "scale_a"]
     row = replace(row, intrinsic=intrinsic, arguments=("b", "a", "acc", number, number, *last))
     if scale is None:
@@ -264,7 +273,7 @@ def _wmma(of: tuple[DType, DType], feature: str, kind: str, word: str, *, whole:
 _F16, _BF16, _F32, _F64 = DType.float16, DType.bfloat16, DType.float32, DType.float64
 _I32 = DType.int32
 _I8, _U8 = DType.int8, DType.uint8
-_E8M0 = DType.float8_e8m0fnu
+_E8M0, _E2M1 = DType.float8_e8m0fnu, DType.float4_e2m1fn
 _E4M3, _E5M2, _E4M3_Z, _E5M2_Z = (
     DType.float8_e4m3fn,
     DType.float8_e5m2,
@@ -289,6 +298,8 @@ PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _tcgen05(_E5M2, _F32, "f8f6f4", 1),
     _mma_scaled(_E4M3, 32, (_E8M0, 32), ("mxf8f6f4", "e4m3", "ue8m0")),
     _mma_scaled(_E5M2, 32, (_E8M0, 32), ("mxf8f6f4", "e5m2", "ue8m0")),
+    _mma_scaled(_E2M1, 64, (_E8M0, 32), ("mxf4", "e2m1", "ue8m0")),
+    _mma_scaled(_E2M1, 64, (_E4M3, 16), ("mxf4nvf4", "e2m1", "ue4m3")),
     _mma(_F16, _F32, (16, 8, 16), "f16_mma", "f32.f32", "vector<2xf16>"),
     _mma(_BF16, _F32, (16, 8, 16), "bf16_mma", "bf16", "i32"),
     _mma(_F32, _F32, (16, 8, 8), "tf32_mma", "tf32", "i32", precision="tf32"),
@@ -306,6 +317,7 @@ PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _mfma((_I8, _I32), 16, "int8_mma", "i8", "i32"),
     _mfma_of_formats(_E4M3, "zero", (_E8M0, 32)),
     _mfma_of_formats(_E5M2, "one", (_E8M0, 32)),
+    _mfma_of_formats(_E2M1, "four", (_E8M0, 32)),
     _mfma_of_formats(_E4M3, "zero"),
     _mfma_of_formats(_E5M2, "one"),
     *(

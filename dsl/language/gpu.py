@@ -139,12 +139,17 @@ class gpu:
         """The elements of `x.tile(i, j, (M, N))`, or of a matrix in shared memory, as a tile, cast to `dtype`."""
 
     @staticmethod
-    def dot(a: object, b: object, acc: object, precision: str = "ieee", scales: object = None) -> Any:
+    def dot(
+        a: object, b: object, acc: object, precision: str = "ieee", scales: object = None, packed: object = None
+    ) -> Any:
         """The tile `acc + a @ b`. `a` and `b` are matrices in shared memory, which `s.transpose()` turns over, or
         tiles, of one dtype; products are added in the dtype of `acc`: float32 for float16, bfloat16 and float32, int32
         for integers, float64 for float64. `precision="tf32"` rounds float32 operands to 10 bits where the target
         multiplies these. `scales=(s, t)` are factors of blocks of 32 elements along the inner axis, matrices like `a`
-        and `b` of float8_e8m0fnu: M x K / 32 of `a`, and K / 32 x N of `b`. These have float8_e4m3fn or float8_e5m2."""
+        and `b` of float8_e8m0fnu: M x K / 32 of `a`, and K / 32 x N of `b`. These have float8_e4m3fn or float8_e5m2.
+        `packed=float4_e2m1fn` says that bytes of `a` and `b` are two such elements each, neighbours along the inner
+        axis, the first one in the lower half: M x K / 2 and K / 2 x N bytes. Scales are as above, or float8_e4m3fn for
+        each 16 elements."""
 
     @staticmethod
     def dot_async(a: object, b: object, acc: object, precision: str = "ieee") -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import harness, ptx
 from support.gpu_case import GpuCase
-from support.gpu_cases_scaled import CASES, E4M3, scaled
+from support.gpu_cases_scaled import CASES, E4M3, E5M2, WIDE, packed, scaled
 from support.launching_device import run_unit
 from support.ptx_device import run_ptx
 
@@ -24,7 +24,7 @@ from einkorn.dsl.diagnostics.errors import EinkornError
 
 TEXT = """
 from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float16, float32, gpu, register
-from einkorn.dsl import float8_e4m3fn, float8_e8m0fnu
+from einkorn.dsl import float4_e2m1fn, float8_e4m3fn, float8_e8m0fnu, int4, uint8
 
 def tiles(out, x):
     a = gpu.shared[{elements}](32, {depth})
@@ -39,6 +39,7 @@ def tiles(out, x):
 def op(out: OutputTensor[float32, "m n"], x: InputTensor[float32, "m n"], ctx: DeviceContext):
     ctx.launch(tiles, out, x, grid=1, block=64)
 """
+PACKED = {"elements": "uint8", "depth": "32"}
 PLAIN = {"elements": "float8_e4m3fn", "scales": "float8_e8m0fnu", "depth": "64", "given": "(s, t)"}
 REFUSED = {
     "one matrix": ({"given": "s"}, "EK0653"),
@@ -48,6 +49,16 @@ REFUSED = {
     "parts of blocks": ({"depth": "48"}, "EK0654"),
     "another size": ({"depth": "128"}, "EK0654"),
     "exchanged": ({"given": "(t, s)"}, "EK0654"),
+    "bytes": (PACKED, "EK0655"),
+    "bytes of other elements": (PACKED | {"given": "(s, t), packed=int4"}, "EK0655"),
+    "bytes of no dtype": (PACKED | {"given": "(s, t), packed=True"}, "EK0655"),
+    "no bytes": ({"given": "(s, t), packed=float4_e2m1fn"}, "EK0655"),
+    "bytes without scales": (PACKED | {"given": "None, packed=float4_e2m1fn"}, "EK0653"),
+    "more scales": (PACKED | {"given": "(s, t), packed=float4_e2m1fn", "scales": "float8_e4m3fn"}, "EK0654"),
+    "scales of two dtypes": (
+        PACKED | {"given": "(gpu.shared[float8_e4m3fn](32, 4), t), packed=float4_e2m1fn"},
+        "EK0655",
+    ),
 }
 
 
@@ -72,6 +83,19 @@ WHY = {
     "gfx1201": "elements: gfx1201 has no matrix instruction of float8_e4m3fn with scales of 32 neighbours",
     "sim:sm_120a": "elements: a simulated GPU multiplies them one by one, so that each access is checked",
 }
+OF_BYTES = {
+    ("sm_120a", 32): "mma.sync.m16n8k64.float4_e2m1fn.scaled_by_32",
+    ("sm_120a", 16): "mma.sync.m16n8k64.float4_e2m1fn.scaled_by_16",
+    ("gfx950", 32): "mfma.16x16x128.float4_e2m1fn.scaled_by_32",
+    ("gfx950", 16): "elements: gfx950 has no matrix instruction of float4_e2m1fn with scales of 16 neighbours",
+    ("sm_100a", 16): "elements: not mma.sync.m16n8k64.float4_e2m1fn.scaled_by_16, as sm_100a has no block_scaled_mma",
+}
+
+
+@pytest.mark.parametrize(("target", "block"), OF_BYTES)
+def test_typed_programs_say_what_multiplies_halves_of_bytes(target: str, block: int) -> None:
+    program = str(typed_program(packed(block, 20, 40, 256).spec(), lookup(target)))
+    assert f"'product': '{OF_BYTES[target, block]}'" in program
 
 
 @pytest.mark.parametrize("target", WHY)
@@ -87,14 +111,17 @@ def test_sizes_that_an_instruction_does_not_take() -> None:
     assert f"'product': '{WHY['sm_120a']}'" in str(typed_program(case.spec(), lookup("sm_120a")))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", WIDE, ids=str)
 def test_results_as_ptx(case: GpuCase) -> None:
     case.check(run_changed(case, "sm_120a"))
 
 
-@pytest.mark.parametrize("target", ["sm_120a", "gfx950"])
-@pytest.mark.parametrize("case", CASES[3:], ids=str)
-def test_results_of_the_typed_program(case: GpuCase, target: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "case"),
+    [("sm_120a", WIDE[0]), ("sm_120a", WIDE[2]), ("gfx950", CASES[4]), ("gfx950", WIDE[1])],
+    ids=str,
+)
+def test_results_of_the_typed_program(target: str, case: GpuCase) -> None:
     """The interpreter has the places of scales from the manuals, apart from the compiler."""
     case.check(case.interpret(target), lookup(target).lanes)
 
@@ -127,7 +154,7 @@ def test_the_interpreter_of_ptx_refuses_lanes_that_bring_no_scales() -> None:
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed")
-@pytest.mark.parametrize("case", CASES[:-1], ids=str)
+@pytest.mark.parametrize("case", (CASES[2], *WIDE[:3]), ids=str)
 def test_ptxas_translates_it_without_spills(tmp_path: Path, case: GpuCase) -> None:
     ptxas, source = find_ptxas(), tmp_path / "kernel.ptx"
     assert ptxas is not None
@@ -139,6 +166,9 @@ def test_ptxas_translates_it_without_spills(tmp_path: Path, case: GpuCase) -> No
 
 def test_the_code_for_amd() -> None:
     """The formats of both operands, and a scale in the lowest byte of a register; a step has 128 elements."""
-    e4m3, e5m2 = (case.compile("gfx950").asm for case in (CASES[3], CASES[4]))
+    sizes = {"M": 16, "N": 16, "K": 128, "threads": 64}
+    e4m3, e5m2 = (scaled(each, 16, 16, 128, op="staged", **sizes).compile("gfx950").asm for each in (E4M3, E5M2))
+    e2m1 = packed(32, 16, 16, 256, M=16, N=16).compile("gfx950").asm
     instruction = r"v_mfma_scale_f32_16x16x128_f8f6f4 .*op_sel_hi:\[0,0,0\]"
     assert re.search(instruction + "\n", e4m3) and re.search(instruction + " cbsz:1 blgp:1\n", e5m2)
+    assert re.search(instruction + " cbsz:4 blgp:4\n", e2m1)

@@ -12,7 +12,7 @@ import pytest
 from support import harness, simulated
 from support.gpu_case import GPUS, GpuCase
 from support.gpu_cases_groups import product as product_of_groups
-from support.gpu_cases_scaled import scaled
+from support.gpu_cases_scaled import packed, scaled
 from support.gpu_cases_tiles import CASES, product
 
 from einkorn.compiler.pipeline import typed_program
@@ -118,6 +118,8 @@ def multiplied_by(row: MatrixProduct) -> GpuCase:
     """A product of the dtypes of a row, whose steps are so long that the row takes them."""
     dtype, depth = row.a.to_numpy(), max(row.shape[2], 16)
     how = {"precision": row.precision} if row.precision else {}
+    if row.a.is_packed():
+        return packed(row.block, 33, 20, 2 * depth, M=32, N=16, K=max(8 * row.block, 2 * row.shape[2]))
     if row.scale is not None:
         return scaled(dtype, 33, 20, 2 * depth, op="staged", M=32, N=16, K=2 * row.shape[2], threads=64)
     if row.in_tensor_memory:

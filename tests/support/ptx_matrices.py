@@ -28,6 +28,9 @@ def _a(shape: str, i: int) -> tuple[Array, Array]:
     if shape == "m16n8k16":
         first = 0 <= i < 2 or 4 <= i < 6
         return GROUP + (0 if first else 8), THREAD * 2 + (i & 1) + (8 if i >= 4 else 0)
+    if shape == "m16n8k64":
+        first = 0 <= i < 8 or 16 <= i < 24
+        return GROUP + (0 if first else 8), THREAD * 8 + (i & 7) + (32 if i >= 16 else 0)
     assert shape == "m16n8k32"
     first = 0 <= i < 4 or 8 <= i < 12
     return GROUP + (0 if first else 8), THREAD * 4 + (i & 3) + (16 if i >= 8 else 0)
@@ -40,6 +43,8 @@ def _b(shape: str, i: int) -> tuple[Array, Array]:
         return THREAD + 4 * i, GROUP
     if shape == "m16n8k16":
         return THREAD * 2 + (i & 1) + (8 if i >= 2 else 0), GROUP
+    if shape == "m16n8k64":
+        return THREAD * 8 + (i & 7) + (32 if i >= 8 else 0), GROUP
     assert shape == "m16n8k32"
     return THREAD * 4 + (i & 3) + (16 if i >= 4 else 0), GROUP
 
@@ -49,6 +54,7 @@ def _c(shape: str, i: int) -> tuple[Array, Array]:
 
 
 SIZES = {"m8n8k4": (8, 8, 4), "m16n8k8": (16, 8, 8), "m16n8k16": (16, 8, 16), "m16n8k32": (16, 8, 32)}
+SIZES["m16n8k64"] = (16, 8, 64)
 
 
 def _parts(operand: Any) -> list[Any]:
@@ -120,18 +126,23 @@ def _multiply(ins: Instruction, code: Code) -> Step:
 NARROW: dict[str, Any] = {
     "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2,
+    "e2m1": ml_dtypes.float4_e2m1fn,
     "ue8m0": ml_dtypes.float8_e8m0fnu,
+    "ue4m3": ml_dtypes.float8_e4m3fn,
 }
 # The kinds with what the manual's table of valid combinations says: scales of a row of a, shape, dtypes of both.
 SCALED = {
     ("kind__mxf8f6f4", "scale_vec__1X"): (1, "m16n8k32", ("e4m3", "e5m2"), "ue8m0"),
+    ("kind__mxf4", "scale_vec__2X"): (2, "m16n8k64", ("e2m1",), "ue8m0"),
+    ("kind__mxf4nvf4", "scale_vec__4X"): (4, "m16n8k64", ("e2m1",), "ue4m3"),
 }
 
 
 def _narrow(word: Array, name: str) -> list[Array]:
     """The elements of a register of 32 bits, the lowest bits first."""
-    dtype = NARROW[name]
-    return [(word >> np.uint32(8 * k)).astype(np.uint8).view(dtype).astype(np.float64) for k in range(4)]
+    dtype, bits = NARROW[name], 4 if name == "e2m1" else 8
+    parts = [(word >> np.uint32(bits * k) & np.uint32((1 << bits) - 1)).astype(np.uint8) for k in range(32 // bits)]
+    return [part.view(dtype).astype(np.float64) for part in parts]
 
 
 def _selected(ins: Instruction, operand: Any, steps: int, threads: int) -> tuple[int, int]:

@@ -20,11 +20,15 @@ WORD = 4  # scales that a lane brings at most
 
 @dataclass(frozen=True, eq=False)
 class BlockScales:
-    """Factors of each `block` neighbours along the inner axis: M x K / block of a, K / block x N of b."""
+    """Factors of each `block` neighbours along the inner axis: M x K / block of a, K / block x N of b.
+
+    `packed`: the dtype of the elements, of which each byte of the operands has two; None where they have one each.
+    """
 
     a: DotOperand
     b: DotOperand
     block: int
+    packed: DType | None = None
 
     @property
     def kind(self) -> tuple[DType, int]:

@@ -157,7 +157,7 @@ def multiply(
     scales: BlockScales | None = None,
 ) -> TileValue:
     """`acc + left @ right`, by the instruction of a row."""
-    layout = acc.layout
+    row, layout = row.of_bytes, acc.layout
     right = right.in_memory(call, "b")
     in_registers = left.tile is not None and is_fragment(row, left.tile, layout)
     left = left if in_registers else left.in_memory(call, "a")

@@ -137,10 +137,18 @@ def load(call: Point, view: Any, dtype: Any = None) -> TileValue:
 
 
 @rule("gpu.dot")
-def dot(call: Point, a: object, b: object, acc: object, precision: object = "ieee", scales: object = None) -> TileValue:
+def dot(
+    call: Point,
+    a: object,
+    b: object,
+    acc: object,
+    precision: object = "ieee",
+    scales: object = None,
+    packed: object = None,
+) -> TileValue:
     kernel_of(call, "dot()")
-    if scales is not None:
-        return scaled_products.dot(call, (a, b), acc, scales)
+    if scales is not None or packed is not None:
+        return scaled_products.dot(call, (a, b), acc, scales, packed)
     return products.dot(call, a, b, acc, precision)
 
 

@@ -102,8 +102,10 @@ def _begun(call: Point, a: object, b: object, given: object, precision: object, 
     return TileProduct(_multiply(call, row, left, right, acc, waits))
 
 
-def factors(call: Point, a: object, b: object, acc: object) -> tuple[DotOperand, DotOperand, TileValue]:
-    """The operands and the sums of a product, which fit.
+def factors(
+    call: Point, a: object, b: object, acc: object, packed: DType | None = None
+) -> tuple[DotOperand, DotOperand, TileValue]:
+    """The operands and the sums of a product, which fit; `packed`: the operands are bytes of two elements each.
 
     Raises:
         CompileError: EK0653, an operand is none; EK0654, the shapes do not fit; EK0655, nothing multiplies the dtypes.
@@ -119,7 +121,12 @@ def factors(call: Point, a: object, b: object, acc: object) -> tuple[DotOperand,
         text = f"gpu.dot of {m} x {k} and {inner} x {n} does not fit sums of {acc.shape[0]} x {acc.shape[1]}"
         hint = "a is M x K, b is K x N, acc is M x N; x.transpose() exchanges the axes of a view"
         raise call.error("EK0654", text, hint=hint)
-    _check_dtypes(call, left.dtype, right.dtype, acc.dtype)
+    if packed is None:
+        _check_dtypes(call, left.dtype, right.dtype, acc.dtype)
+    elif {left.dtype, right.dtype} != {DType.uint8} or acc.dtype is not DType.float32:
+        text = f"gpu.dot of {packed} multiplies bytes of two elements each and adds up in float32"
+        got = f"{left.dtype}, {right.dtype}, {acc.dtype}"
+        raise call.error("EK0655", text, "packed", expected="uint8, uint8, float32", got=got)
     return left, right, acc
 
 
@@ -149,11 +156,22 @@ class WantedProduct:
     waits: bool
     scales: BlockScales | None = None
 
+    @property
+    def dtype(self) -> DType:
+        """That of the elements."""
+        packed = self.scales.packed if self.scales is not None else None
+        return packed or self.left.dtype
+
+    @property
+    def depth(self) -> int:
+        """The length of the inner axis, in elements."""
+        return self.left.shape[1] * (1 if self.dtype is self.left.dtype else 2)
+
 
 def _misfit(call: Point, row: MatrixProduct, wanted: WantedProduct) -> str | None:
     """Why a row does not multiply the operands; None where it does."""
     left, right, acc = wanted.left, wanted.right, wanted.acc.tile.layout
-    depth = left.shape[1]
+    depth = wanted.depth
     if row.in_tensor_memory:
         if wanted.waits:
             return "gpu.dot gives its sums at once, and tensor memory is for gpu.dot_async"
@@ -169,7 +187,7 @@ def row_for(call: Point, wanted: WantedProduct, precision: str) -> tuple[MatrixP
     target, acc = call.evaluator.target, wanted.acc.tile
     if target.simulates:
         return None, "elements: a simulated GPU multiplies them one by one, so that each access is checked"
-    dtype, scales = wanted.left.dtype, wanted.scales
+    dtype, scales = wanted.dtype, wanted.scales
     reasons: list[str] = []
     for row in product_rows(dtype, acc.dtype, precision, None if scales is None else scales.kind):
         if not target.supports(row.features[0]):
@@ -203,7 +221,8 @@ def by_elements(
     scales: BlockScales | None = None,
 ) -> TileValue:
     """Along the inner axis, a column of `a` times a row of `b` at a time; `product` says what matrices these are."""
-    builder, depth = call.builder, left.shape[1]
+    builder, each = call.builder, 1 if scales is None or scales.packed is None else 2
+    depth = left.shape[1] * each
     operands = _Factors(left.in_memory(call, "a"), right.in_memory(call, "b"), scales)
     rows = [layouts.first_place(call, acc.layout.rows)]
     rows = [builder.iadd(rows[0], builder.int_(k)) for k in acc.layout.rows.offsets]
@@ -214,13 +233,25 @@ def by_elements(
     with builder.inside(region):
         values = list(sums)
         for k in range(step):
-            at = builder.iadd(index, builder.int_(k))
-            values = _stepped(call, operands, acc, at, rows, first, values)
+            at = stored = builder.iadd(index, builder.int_(k))
+            if each == 2:
+                stored = builder.iadd(builder.idiv(index, builder.int_(2)), builder.int_(k // 2))
+            place = _Place(at, stored, k % each == 1)
+            values = _stepped(call, operands, acc, place, rows, first, values)
         builder.end(values)
     bounds = [builder.int_(0), builder.int_(depth), builder.int_(step)]
     types = [part.type for part in acc.parts]
     results = builder.add("for", [*bounds, *acc.parts], types, [region], product=product)
     return TileValue(acc.dtype, acc.layout, tuple(results))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A place of the inner axis: the number of its element, and where operands have it: in which half of which byte."""
+
+    at: Value
+    stored: Value
+    high: bool
 
 
 @dataclass(frozen=True)
@@ -231,41 +262,52 @@ class _Factors:
     b: DotOperand
     scales: BlockScales | None
 
-    def of_a(self, call: Point, row: Value, at: Value, dtype: DType) -> Value:
+    def of_a(self, call: Point, row: Value, place: _Place, dtype: DType) -> Value:
         """An element of `a`, scaled."""
-        one = _converted(call.builder, self.a.element(call, row, at), dtype)
+        one = self._numbers(call.builder, self.a.element(call, row, place.stored), place, dtype)
         if self.scales is None:
             return one
-        block = call.builder.idiv(at, call.builder.int_(self.scales.block))
+        block = call.builder.idiv(place.at, call.builder.int_(self.scales.block))
         scale = self.scales.a.element(call, row, block)
         return call.builder.row("mul", [one, _converted(call.builder, scale, dtype)])
 
-    def of_b(self, call: Point, at: Value, first: Value, acc: TileValue, segment: tuple[int, int]) -> Value:
+    def of_b(self, call: Point, place: _Place, first: Value, acc: TileValue, segment: tuple[int, int]) -> Value:
         """Neighbours of a row of `b`, scaled."""
         builder = call.builder
-        vector = _converted(builder, joined_columns(call, self.b, at, first, acc.layout, *segment), acc.dtype)
+        stored = joined_columns(call, self.b, place.stored, first, acc.layout, *segment)
+        vector = self._numbers(builder, stored, place, acc.dtype)
         if self.scales is None:
             return vector
-        block = builder.idiv(at, builder.int_(self.scales.block))
+        block = builder.idiv(place.at, builder.int_(self.scales.block))
         scale = joined_columns(call, self.scales.b, block, first, acc.layout, *segment)
         return builder.row("mul", [vector, _converted(builder, scale, acc.dtype)])
+
+    def _numbers(self, builder: Builder, stored: Value, place: _Place, dtype: DType) -> Value:
+        """What memory has, as numbers: of bytes of two elements the one of a half."""
+        if self.scales is None or self.scales.packed is None:
+            return _converted(builder, stored, dtype)
+        how = ("shr", 4) if place.high else ("and_", 15)
+        half = builder.row(how[0], [stored, builder.const(how[1], stored.simd)])
+        bits = builder.one("cast", [half], half.simd.with_dtype(DType.uint4))
+        packed = self.scales.packed
+        return _converted(builder, builder.one("bitcast", [bits], bits.simd.with_dtype(packed)), dtype)
 
 
 def _stepped(
     call: Point,
     operands: _Factors,
     acc: TileValue,
-    at: Value,
+    place: _Place,
     rows: list[Value],
     first: Value,
     sums: list[Value],
 ) -> list[Value]:
     """The sums with the products of one place of the inner axis."""
     builder, columns = call.builder, acc.layout.columns
-    vectors = [operands.of_b(call, at, first, acc, segment) for segment in columns.segments]
+    vectors = [operands.of_b(call, place, first, acc, segment) for segment in columns.segments]
     made, number = [], 0
     for row in rows:
-        one = operands.of_a(call, row, at, acc.dtype)
+        one = operands.of_a(call, row, place, acc.dtype)
         for vector in vectors:
             width = layouts.width_of(vector)
             factor = one if width == 1 else builder.one("splat", [one], SIMDType(acc.dtype, width))

@@ -1,15 +1,19 @@
-"""Multiplies tiles whose elements have scales: one for each 32 neighbours along the inner axis (MXFP8).
+"""Multiplies tiles whose elements have scales: one for each 32 neighbours along the inner axis (MXFP8, MXFP4), or for
+each 16 (NVFP4).
 
 A target that has a matrix instruction with such scales takes it. Others multiply element by element: an element and its
-scale are float32, and so are their product and the sums. The format is that of "OCP Microscaling Formats (MX)
-Specification", version 1.0.
+scale are float32, and so are their product and the sums. The formats are those of "OCP Microscaling Formats (MX)
+Specification", version 1.0, and NVFP4 of NVIDIA's PTX ISA manual ("Block Scaling for mma.sync"). Elements of 4 bits are
+the halves of bytes, the first of two neighbours along the inner axis in the lower one.
 
 See also `products` (products without scales, and the choice of an instruction).
 """
 
 from __future__ import annotations
 
-from ....dsl.types.dtype import DType
+from typing import Final
+
+from ....dsl.types.dtype import DType, SIMDType
 from ..evaluator import Point
 from ..values.describe import describe
 from ..values.tiles import TileProduct, TileValue
@@ -18,53 +22,78 @@ from .block_scales import BlockScales
 from .operands import DotOperand
 from .products import WantedProduct, by_elements, factors, row_for
 
-SCALED = 32  # neighbours along the inner axis that have one scale
-SCALE = DType.float8_e8m0fnu
-ELEMENTS = (DType.float8_e4m3fn, DType.float8_e5m2)
+# How many neighbours along the inner axis have a scale: by their dtype, and by that of the scale.
+BLOCKS: Final = {
+    DType.float8_e4m3fn: {DType.float8_e8m0fnu: 32},
+    DType.float8_e5m2: {DType.float8_e8m0fnu: 32},
+    DType.float4_e2m1fn: {DType.float8_e8m0fnu: 32, DType.float8_e4m3fn: 16},
+}
 FORM = "gpu.dot(a, b, acc, scales=(s, t)): s is M x K / 32 of a, and t is K / 32 x N of b"
+PACKED = "gpu.dot(a, b, acc, scales=(s, t), packed=float4_e2m1fn): a is M x K / 2 bytes, b K / 2 x N"
 
 
-def dot(call: Point, operands: tuple[object, object], given: object, scales: object) -> TileValue:
-    """`given` + (`a` by its scales) @ (`b` by its scales).
+def dot(call: Point, operands: tuple[object, object], given: object, scales: object, packed: object) -> TileValue:
+    """`given` + (`a` by its scales) @ (`b` by its scales); `packed`: what the bytes of a and b are two elements of.
 
     Raises:
         CompileError: EK0653, an operand is none; EK0654, the shapes do not fit, or are not whole blocks; EK0655, the
             dtypes have no scales.
     """
-    left, right, acc = factors(call, *operands, given)
+    packed = _packed(call, packed)
+    left, right, acc = factors(call, *operands, given, packed)
     if not isinstance(scales, tuple) or len(scales) != 2:
         text = f"scales= of gpu.dot is a pair of matrices in shared memory, not {describe(scales)}"
-        raise call.error("EK0653", text, "scales", hint=FORM)
-    if left.dtype not in ELEMENTS:
-        known = " and ".join(map(str, ELEMENTS))
+        raise call.error("EK0653", text, "scales", hint=FORM if packed is None else PACKED)
+    dtype = packed or left.dtype
+    if dtype not in BLOCKS:
+        known = " and ".join(str(one) for one in BLOCKS if not one.is_packed())
         text = f"gpu.dot with scales= multiplies {known}, and a and b have {left.dtype}"
-        raise call.error("EK0655", text, "scales", expected=known, got=left.dtype)
-    (m, k), n = left.shape, right.shape[1]
-    if k % SCALED:
-        text = f"a scale is of {SCALED} neighbours along the inner axis, and {k} is not a multiple of that"
-        raise call.error("EK0654", text, "scales", expected=f"a multiple of {SCALED}", got=k)
-    wanted = ((m, k // SCALED), (k // SCALED, n))
-    pair = [_scales(call, value, of, shape) for value, of, shape in zip(scales, ("a", "b"), wanted, strict=True)]
-    row, why = row_for(
-        call, WantedProduct(left, right, TileProduct(acc), True, BlockScales(pair[0], pair[1], SCALED)), "ieee"
-    )
+        raise call.error("EK0655", text, "scales", expected=known, got=left.dtype, hint=PACKED)
+    pair = [_scales(call, value, of, dtype) for value, of in zip(scales, "ab", strict=True)]
+    block = _block(call, dtype, (left, right), pair)
+    blocks = BlockScales(pair[0], pair[1], block, packed)
+    row, why = row_for(call, WantedProduct(left, right, TileProduct(acc), True, blocks), "ieee")
     layouts.together(call, product=why)
     of_a, of_b = (each.in_memory(call, f"scales {name}") for each, name in zip(pair, "ab", strict=True))
-    blocks = BlockScales(of_a, of_b, SCALED)
+    blocks = BlockScales(of_a, of_b, block, packed)
     if row is None:
-        return by_elements(call, left, right, acc, left.dtype.name, blocks)
+        return by_elements(call, left, right, acc, dtype.name, blocks)
     multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
     return multiply(call, row, left, right, acc, blocks)
 
 
-def _scales(call: Point, value: object, of: str, wanted: tuple[int, int]) -> DotOperand:
-    layouts.readable(call, value)
-    found = DotOperand.of(call, value, f"the scales of {of}")
-    if found.dtype is not SCALE:
-        text = f"the scales of {of} are {found.dtype}"
-        raise call.error("EK0655", text, "scales", expected=str(SCALE), got=found.dtype, hint=FORM)
-    if found.shape != wanted:
-        rows, columns = wanted
-        text = f"the scales of {of} are {found.shape[0]} x {found.shape[1]}"
-        raise call.error("EK0654", text, "scales", expected=f"{rows} x {columns}", hint=FORM)
+def _packed(call: Point, packed: object) -> DType | None:
+    """The dtype of elements of which bytes have two."""
+    found = packed.dtype if isinstance(packed, SIMDType) and packed.is_scalar else packed
+    if found is not None and found is not DType.float4_e2m1fn:
+        text = f"packed= of gpu.dot says what bytes are two elements of: float4_e2m1fn, not {describe(packed)}"
+        raise call.error("EK0655", text, "packed", hint=PACKED)
     return found
+
+
+def _scales(call: Point, value: object, of: str, dtype: DType) -> DotOperand:
+    layouts.readable(call, value)
+    found, known = DotOperand.of(call, value, f"the scales of {of}"), BLOCKS[dtype]
+    if found.dtype not in known:
+        text = f"the scales of {of} are {found.dtype}, and its elements {dtype}"
+        expected = " or ".join(map(str, known))
+        raise call.error("EK0655", text, "scales", expected=expected, got=found.dtype, hint=FORM)
+    return found
+
+
+def _block(call: Point, dtype: DType, operands: tuple[DotOperand, DotOperand], scales: list[DotOperand]) -> int:
+    """How many neighbours have a scale; the scales of both operands are as many as these need."""
+    if scales[0].dtype is not scales[1].dtype:
+        text = f"the scales of a are {scales[0].dtype}, and those of b {scales[1].dtype}"
+        raise call.error("EK0655", text, "scales", expected="one dtype")
+    block, (left, right) = BLOCKS[dtype][scales[0].dtype], operands
+    (m, bytes), n = left.shape, right.shape[1]
+    k = bytes * (2 if dtype.is_packed() else 1)
+    if k % block:
+        text = f"a scale is of {block} neighbours along the inner axis, and {k} is not a multiple of that"
+        raise call.error("EK0654", text, "scales", expected=f"a multiple of {block}", got=k)
+    for found, of, (rows, columns) in zip(scales, "ab", ((m, k // block), (k // block, n)), strict=True):
+        if found.shape != (rows, columns):
+            text = f"the scales of {of} are {found.shape[0]} x {found.shape[1]}"
+            raise call.error("EK0654", text, "scales", expected=f"{rows} x {columns}", hint=FORM)
+    return block

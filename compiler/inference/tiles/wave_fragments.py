@@ -44,7 +44,7 @@ class _Inner:
         depth, each, form = row.shape[2], row.neighbours, row.form
         if row.has_whole_rows:
             return cls(0, each, (step * depth,))
-        if row.scale is not None and row.a.bits == 8:
+        if row.scale is not None and each == 32:
             return cls(each // 2, each // 2, (step * depth, step * depth + depth // 2))
         if not chained:
             return cls(each, each, (step * depth,))
@@ -63,7 +63,7 @@ def multiply(
     scales: BlockScales | None = None,
 ) -> TileValue:
     """`acc + left @ right`, by the instruction of a row."""
-    layout, form = acc.layout, row.form
+    row, layout, form = row.of_bytes, acc.layout, row.form
     right = right.in_memory(call, "b")
     chained = scales is None and left.tile is not None and _is_fragment(row, left.tile, layout)
     left = left if chained else left.in_memory(call, "a")
