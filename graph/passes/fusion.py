@@ -189,6 +189,7 @@ class Fusion:
             (self.producer[self.node(n).operands[0]], n) for n in self.live if is_end(self.node(n).name)
         ]
         self.loads = Loads(ir, self.live if fuse else (), self._keeps)
+        self.sources = {n for n in self.live if fuse and self._takes_epilogues(n)}
 
     def node(self, number: int) -> Node:
         result = self.ir.nodes[number]
@@ -329,7 +330,7 @@ class Fusion:
 
         It is, unless its reader can be done there, too; or it is a move that would scatter what lies side by side.
         """
-        if self._source_of(self._group(n)) is None:
+        if not self.facts[n].elementwise or self._source_of(self._group(n)) is None:
             return False
         if len(self.stands[n]) > 1:
             return True
@@ -446,29 +447,35 @@ class Fusion:
         root = self.node(group.root)
         if not self.facts[group.root].elementwise:
             return None
-        for candidate in self._operand_roots(group):
-            node = self.node(candidate)
-            if self.ir.ordered(node) or not self._may_share(candidate, group.root):
-                continue  # as an epilogue's root it would run later than its turn, or elsewhere
-            schema = node.kernel.schema
-            if not (schema.writes_once and schema.fuse and len(node.results) == 1):
-                continue
+        for candidate in self._sources_read(group):
+            if not self._may_share(candidate, group.root):
+                continue  # it would run elsewhere
             if self._is_meanwhile(candidate, group.root):
                 continue
-            if node.results[0] in self.kept or self.facts[candidate].elementwise:
-                continue
-            if _as_many(node.out_types[0].shape, root.out_types[0].shape) and self._leads_through(group, candidate):
+            made = self.node(candidate).out_types[0].shape
+            if _as_many(made, root.out_types[0].shape) and self._leads_through(group, candidate):
                 return candidate
         return None
+
+    def _takes_epilogues(self, n: int) -> bool:
+        """Whether a node may do what follows in its stores, whatever that is.
+
+        One that is ordered would run later than its turn.
+        """
+        node = self.node(n)
+        schema = node.kernel.schema
+        if not (schema.writes_once and schema.fuse and len(node.results) == 1) or node.results[0] in self.kept:
+            return False
+        return not self.facts[n].elementwise and not self.ir.ordered(node)
 
     def _is_meanwhile(self, number: int, later: int) -> bool:
         """Whether a node runs while a collective goes on that is waited for before a later one."""
         return any(begin < number < end < later for begin, end in self.exchanges)
 
-    def _operand_roots(self, group: Group) -> list[int]:
-        """The roots that the group reads, latest first."""
+    def _sources_read(self, group: Group) -> list[int]:
+        """The roots that the group reads and that take epilogues, latest first."""
         results = {self.producer.get(value) for n in group.nodes for value in self.node(n).operands}
-        return sorted((n for n in results if n is not None and n in self.materialised), reverse=True)
+        return sorted(self.sources & self.materialised & results, reverse=True)
 
     def _leads_through(self, group: Group, source: int) -> bool:
         """Whether all that is made of `source` goes through the group's root, each element from one element.

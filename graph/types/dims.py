@@ -138,6 +138,8 @@ class Dim:
         return NotImplemented if terms is None else _remainder(terms, self._terms)
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Dim):  # nearly always
+            return self is other or self._terms == other._terms
         if isinstance(other, str):
             return self._terms == symbol(other)
         terms = number(other) if isinstance(other, bool) else _terms_of(other)
