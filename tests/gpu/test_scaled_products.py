@@ -80,7 +80,10 @@ WHY = {
     "sm_90a": "elements: not mma.sync.m16n8k32.float8_e4m3fn.scaled_by_32, as sm_90a has no block_scaled_mma",
     "gfx950": "mfma.16x16x128.float8_e4m3fn.scaled_by_32",
     "gfx942": "elements: not mfma.16x16x128.float8_e4m3fn.scaled_by_32, as gfx942 has no mfma_32_bytes",
-    "gfx1201": "elements: gfx1201 has no matrix instruction of float8_e4m3fn with scales of 32 neighbours",
+    "sm_100a": "mma.sync.m16n8k32.float8_e4m3fn, whose sums of 32 neighbours are scaled: "
+    "not mma.sync.m16n8k32.float8_e4m3fn.scaled_by_32, as sm_100a has no block_scaled_mma",
+    "gfx1201": "wmma.16x16x16.float8_e4m3fn.parts, whose sums of 32 neighbours are scaled: "
+    "gfx1201 has no matrix instruction of float8_e4m3fn with scales of 32 neighbours",
     "sim:sm_120a": "elements: a simulated GPU multiplies them one by one, so that each access is checked",
 }
 OF_BYTES = {
@@ -107,7 +110,8 @@ def test_sizes_that_an_instruction_does_not_take() -> None:
     """32 neighbours are a step of NVIDIA's instruction, and a quarter of one of AMD's."""
     case = scaled(E4M3, 17, 33, 96, M=16, N=32, K=96)
     reason = "not mfma.16x16x128.float8_e4m3fn.scaled_by_32, as the inner size of 96 is not a multiple of 128"
-    assert f"'product': 'elements: {reason}'" in str(typed_program(case.spec(), lookup("gfx950")))
+    words = f"mfma.16x16x32.float8_e4m3fn, whose sums of 32 neighbours are scaled: {reason}"
+    assert f"'product': '{words}'" in str(typed_program(case.spec(), lookup("gfx950")))
     assert f"'product': '{WHY['sm_120a']}'" in str(typed_program(case.spec(), lookup("sm_120a")))
 
 
@@ -118,12 +122,21 @@ def test_results_as_ptx(case: GpuCase) -> None:
 
 @pytest.mark.parametrize(
     ("target", "case"),
-    [("sm_120a", WIDE[0]), ("sm_120a", WIDE[2]), ("gfx950", CASES[4]), ("gfx950", WIDE[1])],
+    [
+        *(("sm_120a", WIDE[0]), ("sm_120a", WIDE[2]), ("gfx950", CASES[4]), ("gfx950", WIDE[1])),
+        *(("sm_100a", CASES[2]), ("gfx950", CASES[2]), ("gfx1201", CASES[2])),
+    ],
     ids=str,
 )
 def test_results_of_the_typed_program(target: str, case: GpuCase) -> None:
     """The interpreter has the places of scales from the manuals, apart from the compiler."""
     case.check(case.interpret(target), lookup(target).lanes)
+
+
+@pytest.mark.parametrize("case", [CASES[1], WIDE[0]], ids=str)
+def test_results_of_scaled_sums_as_ptx(case: GpuCase) -> None:
+    """Of an instruction without scales for each block."""
+    case.check(run_changed(case, "sm_100a"))
 
 
 def run_changed(case: GpuCase, target: str, pattern: str = "", to: str = "") -> list[Any]:

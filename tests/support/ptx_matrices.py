@@ -84,7 +84,7 @@ def _multiply(ins: Instruction, code: Code) -> Step:
     *how, shape, left, right, of_d, of_a, of_b, of_c = ins.parts
     if how != ["sync", "aligned"] or (left, right) != ("row", "col") or shape not in SIZES or of_a != of_b:
         raise ins.fail("this form of mma is not known")
-    kinds = [type_of(name) for name in (of_a, of_b, of_c)]
+    kinds = [type_of("b32" if name in NARROW else name) for name in (of_a, of_b, of_c)]
     if of_d != of_c:
         raise ins.fail("the sums have two types")
     m, n, k = SIZES[shape]
@@ -102,6 +102,8 @@ def _multiply(ins: Instruction, code: Code) -> Step:
         kind = kinds[number]
         if number < 2 and kind.name == "tf32":
             values = [(v & np.uint32(0xFFFFE000)).view(np.float32) for v in map(np.asarray, values)]
+        elif number < 2 and of_a in NARROW:
+            values = [each for value in values for each in _narrow(value, of_a)]
         elif number < 2 and kind.bits < 32:
             values = _elements(values, kind)
         count = len(values)

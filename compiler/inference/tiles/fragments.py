@@ -155,8 +155,9 @@ def multiply(
     right: DotOperand,
     acc: TileValue,
     scales: BlockScales | None = None,
+    steps: range | None = None,
 ) -> TileValue:
-    """`acc + left @ right`, by the instruction of a row."""
+    """`acc + left @ right`, by the instruction of a row; of `steps` along the inner axis, or of all."""
     row, layout = row.of_bytes, acc.layout
     right = right.in_memory(call, "b")
     in_registers = left.tile is not None and is_fragment(row, left.tile, layout)
@@ -167,7 +168,7 @@ def multiply(
     sums = [[_sum(call, acc, i * high, high, j) for j in range(wide)] for i in range(tall)]
     readers = [_Reader(call, left, row, layout.rows, False), _Reader(call, right, row, layout.columns, True)]
     brought = None
-    for step in range(left.shape[1] // k):
+    for step in steps or range(left.shape[1] // k):
         if in_registers:
             assert left.tile is not None
             first = [of_tile(call, left.tile, i, step) for i in range(tall)]

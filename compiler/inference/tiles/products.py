@@ -168,7 +168,7 @@ class WantedProduct:
         return self.left.shape[1] * (1 if self.dtype is self.left.dtype else 2)
 
 
-def _misfit(call: Point, row: MatrixProduct, wanted: WantedProduct) -> str | None:
+def misfit(call: Point, row: MatrixProduct, wanted: WantedProduct) -> str | None:
     """Why a row does not multiply the operands; None where it does."""
     left, right, acc = wanted.left, wanted.right, wanted.acc.tile.layout
     depth = wanted.depth
@@ -192,7 +192,7 @@ def row_for(call: Point, wanted: WantedProduct, precision: str) -> tuple[MatrixP
     for row in product_rows(dtype, acc.dtype, precision, None if scales is None else scales.kind):
         if not target.supports(row.features[0]):
             continue  # of another maker's GPUs
-        reason = row.missing(target) or _misfit(call, row, wanted)
+        reason = row.missing(target) or misfit(call, row, wanted)
         if reason is None:
             return row, _in_words(row.name, reasons)
         reasons.append(f"not {row.name}, as {reason}")
@@ -224,9 +224,7 @@ def by_elements(
     builder, each = call.builder, 1 if scales is None or scales.packed is None else 2
     depth = left.shape[1] * each
     operands = _Factors(left.in_memory(call, "a"), right.in_memory(call, "b"), scales)
-    rows = [layouts.first_place(call, acc.layout.rows)]
-    rows = [builder.iadd(rows[0], builder.int_(k)) for k in acc.layout.rows.offsets]
-    first = layouts.first_place(call, acc.layout.columns)
+    rows, first = _places(call, acc)
     step = UNROLLED if depth % UNROLLED == 0 else 1
     region = Region([index := Value(INT), *(sums := [Value(part.type) for part in acc.parts])])
     builder.counter(index, builder.int_(0), builder.int_(depth))
@@ -243,6 +241,31 @@ def by_elements(
     types = [part.type for part in acc.parts]
     results = builder.add("for", [*bounds, *acc.parts], types, [region], product=product)
     return TileValue(acc.dtype, acc.layout, tuple(results))
+
+
+def by_blocks(
+    call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue, scales: BlockScales
+) -> TileValue:
+    """The products of each block by an instruction without scales, whose sums are scaled and added."""
+    builder = call.builder
+    operands = _Factors(left.in_memory(call, "a"), right.in_memory(call, "b"), scales)
+    rows, first = _places(call, acc)
+    multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
+    zeros, steps = layouts.filled(builder, acc.dtype, acc.layout, 0), scales.block // row.shape[2]
+    for number in range(left.shape[1] // scales.block):
+        of_block = range(number * steps, (number + 1) * steps)
+        sums = multiply(call, row, operands.a, operands.b, zeros, steps=of_block)
+        factors = operands.of_block(call, number, rows, first, acc)
+        parts = zip(sums.parts, factors, acc.parts, strict=True)
+        acc = TileValue(acc.dtype, acc.layout, tuple(builder.row("fma", list(part)) for part in parts))
+    return acc
+
+
+def _places(call: Point, acc: TileValue) -> tuple[list[Value], Value]:
+    """The rows of the sums that this thread has, and the first of its columns."""
+    builder, first = call.builder, layouts.first_place(call, acc.layout.rows)
+    rows = [builder.iadd(first, builder.int_(k)) for k in acc.layout.rows.offsets]
+    return rows, layouts.first_place(call, acc.layout.columns)
 
 
 @dataclass(frozen=True)
@@ -281,6 +304,23 @@ class _Factors:
         block = builder.idiv(place.at, builder.int_(self.scales.block))
         scale = joined_columns(call, self.scales.b, block, first, acc.layout, *segment)
         return builder.row("mul", [vector, _converted(builder, scale, acc.dtype)])
+
+    def of_block(self, call: Point, number: int, rows: list[Value], first: Value, acc: TileValue) -> list[Value]:
+        """What the sums of a block along the inner axis are multiplied by: a row's scale times those of columns."""
+        builder, made = call.builder, []
+        assert self.scales is not None
+        block = builder.int_(number)
+        vectors = [
+            _converted(builder, joined_columns(call, self.scales.b, block, first, acc.layout, *segment), acc.dtype)
+            for segment in acc.layout.columns.segments
+        ]
+        for row in rows:
+            one = _converted(builder, self.scales.a.element(call, row, block), acc.dtype)
+            for vector in vectors:
+                width = layouts.width_of(vector)
+                factor = one if width == 1 else builder.one("splat", [one], SIMDType(acc.dtype, width))
+                made.append(builder.row("mul", [factor, vector]))
+        return made
 
     def _numbers(self, builder: Builder, stored: Value, place: _Place, dtype: DType) -> Value:
         """What memory has, as numbers: of bytes of two elements the one of a half."""

@@ -1,8 +1,9 @@
 """Multiplies tiles whose elements have scales: one for each 32 neighbours along the inner axis (MXFP8, MXFP4), or for
 each 16 (NVFP4).
 
-A target that has a matrix instruction with such scales takes it. Others multiply element by element: an element and its
-scale are float32, and so are their product and the sums. The formats are those of "OCP Microscaling Formats (MX)
+A target that has a matrix instruction with such scales takes it. One that multiplies the elements without scales scales
+and adds the sums of each block. Others multiply element by element: an element and its scale are float32, and so are
+their product and the sums. The formats are those of "OCP Microscaling Formats (MX)
 Specification", version 1.0, and NVFP4 of NVIDIA's PTX ISA manual ("Block Scaling for mma.sync"). Elements of 4 bits are
 the halves of bytes, the first of two neighbours along the inner axis in the lower one.
 
@@ -14,13 +15,14 @@ from __future__ import annotations
 from typing import Final
 
 from ....dsl.types.dtype import DType, SIMDType
+from ...targets.products import MatrixProduct, product_rows
 from ..evaluator import Point
 from ..values.describe import describe
 from ..values.tiles import TileProduct, TileValue
 from . import fragments, layouts, wave_fragments
 from .block_scales import BlockScales
 from .operands import DotOperand
-from .products import WantedProduct, by_elements, factors, row_for
+from .products import WantedProduct, by_blocks, by_elements, factors, misfit, row_for
 
 # How many neighbours along the inner axis have a scale: by their dtype, and by that of the scale.
 BLOCKS: Final = {
@@ -52,14 +54,31 @@ def dot(call: Point, operands: tuple[object, object], given: object, scales: obj
     pair = [_scales(call, value, of, dtype) for value, of in zip(scales, "ab", strict=True)]
     block = _block(call, dtype, (left, right), pair)
     blocks = BlockScales(pair[0], pair[1], block, packed)
-    row, why = row_for(call, WantedProduct(left, right, TileProduct(acc), True, blocks), "ieee")
+    wanted = WantedProduct(left, right, TileProduct(acc), True, blocks)
+    row, why = row_for(call, wanted, "ieee")
+    of_blocks = _row_of_blocks(call, wanted) if row is None else None
+    if of_blocks is not None:
+        why = f"{of_blocks.name}, whose sums of {block} neighbours are scaled: {why.removeprefix('elements: ')}"
     layouts.together(call, product=why)
     of_a, of_b = (each.in_memory(call, f"scales {name}") for each, name in zip(pair, "ab", strict=True))
     blocks = BlockScales(of_a, of_b, block, packed)
+    if of_blocks is not None:
+        return by_blocks(call, of_blocks, left, right, acc, blocks)
     if row is None:
         return by_elements(call, left, right, acc, dtype.name, blocks)
     multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
     return multiply(call, row, left, right, acc, blocks)
+
+
+def _row_of_blocks(call: Point, wanted: WantedProduct) -> MatrixProduct | None:
+    """An instruction without scales of which one or several multiply a block; None where the target has none."""
+    scales, target = wanted.scales, call.evaluator.target
+    assert scales is not None
+    for row in product_rows(wanted.dtype, wanted.acc.tile.dtype, "ieee"):
+        of_warps = not row.of_groups and not row.in_tensor_memory and scales.block % row.shape[2] == 0
+        if of_warps and row.missing(target) is None and misfit(call, row, wanted) is None:
+            return row
+    return None
 
 
 def _packed(call: Point, packed: object) -> DType | None:

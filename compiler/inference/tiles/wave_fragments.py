@@ -61,8 +61,9 @@ def multiply(
     right: DotOperand,
     acc: TileValue,
     scales: BlockScales | None = None,
+    steps: range | None = None,
 ) -> TileValue:
-    """`acc + left @ right`, by the instruction of a row."""
+    """`acc + left @ right`, by the instruction of a row; of `steps` along the inner axis, or of all."""
     row, layout, form = row.of_bytes, acc.layout, row.form
     right = right.in_memory(call, "b")
     chained = scales is None and left.tile is not None and _is_fragment(row, left.tile, layout)
@@ -71,7 +72,7 @@ def multiply(
     sums = [[_run(call, acc, i, j, form.run) for j in range(wide)] for i in range(tall)]
     columns, rows = _columns(call, row, layout), layouts.first_place(call, layout.rows)
     brought = None
-    for step in range(left.shape[1] // row.shape[2]):
+    for step in steps or range(left.shape[1] // row.shape[2]):
         inner = _Inner.of(row, step, chained)
         if chained:
             assert left.tile is not None
