@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import harness, ptx
+from support import harness, ptx, simulated
 from support.gpu_case import GpuCase
 from support.gpu_cases_scaled import CASES, E4M3, E5M2, WIDE, packed, scaled
 from support.launching_device import run_unit
@@ -21,6 +21,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.compiler.targets.nvptx import find_ptxas
 from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.graph import Accelerator
 
 TEXT = """
 from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float16, float32, gpu, register
@@ -49,6 +50,7 @@ REFUSED = {
     "parts of blocks": ({"depth": "48"}, "EK0654"),
     "another size": ({"depth": "128"}, "EK0654"),
     "exchanged": ({"given": "(t, s)"}, "EK0654"),
+    "a precision": ({"given": "(s, t), precision='fast'"}, "EK0655"),
     "bytes": (PACKED, "EK0655"),
     "bytes of other elements": (PACKED | {"given": "(s, t), packed=int4"}, "EK0655"),
     "bytes of no dtype": (PACKED | {"given": "(s, t), packed=True"}, "EK0655"),
@@ -137,6 +139,15 @@ def test_results_of_the_typed_program(target: str, case: GpuCase) -> None:
 def test_results_of_scaled_sums_as_ptx(case: GpuCase) -> None:
     """Of an instruction without scales for each block."""
     case.check(run_changed(case, "sm_100a"))
+
+
+@pytest.mark.parametrize("like", ["sm_120a", "gfx950"])
+@pytest.mark.parametrize("case", [WIDE[-1], CASES[5]], ids=str)
+def test_results_on_a_simulated_gpu(case: GpuCase, like: str) -> None:
+    outputs = [np.zeros(array.shape, array.dtype) for array in case.expected()]
+    device = Accelerator("sim", like=like, seed=1, checks="all")
+    simulated.run_unit(case.spec(), device, [*(array.copy() for array in case.inputs()), *outputs], outputs=1)
+    case.check(outputs)
 
 
 def run_changed(case: GpuCase, target: str, pattern: str = "", to: str = "") -> list[Any]:

@@ -18,18 +18,22 @@ def _scales(*shape: int) -> Array:
 
 
 def scaled(dtype: Any, m: int, n: int, k: int, op: str = "product", **params: int) -> GpuCase:
-    """A product of `m` x `k` and `k` x `n`; op `staged` has the second matrix and its scales turned."""
-    turned = op == "staged"
+    """A product of `m` x `k` and `k` x `n`; op `staged` has the second matrix and its scales turned, `joined` the
+    first."""
+    turned, first_turned = op == "staged", op == "joined"
 
     def inputs(m: int = m, n: int = n, k: int = k) -> tuple[Array, ...]:
         a, b, t = numbers(dtype, m, k, seed=m), numbers(dtype, k, n, seed=n), _scales(k // 32, n)
         b, t = (np.ascontiguousarray(each.T) if turned else each for each in (b, t))
-        return a, _scales(m, k // 32), b, t
+        s = _scales(m, k // 32)
+        a, s = (np.ascontiguousarray(each.T) if first_turned else each for each in (a, s))
+        return a, s, b, t
 
     def reference(a: Array, s: Array, b: Array, t: Array) -> Array:
+        a, s = (a.T, s.T) if first_turned else (a, s)
         wide = [each.astype(np.float64) for each in (a, s, *((b.T, t.T) if turned else (b, t)))]
         result = (wide[0] * wide[1].repeat(32, 1)) @ (wide[2] * wide[3].repeat(32, 0))
-        return (result + (op == "tiles")).astype(np.float32)
+        return (result * (1.5 if op == "joined" else 1) + (op == "tiles")).astype(np.float32)
 
     sizes = "-".join(["x".join(map(str, (m, n, k))), *map(str, params.values())])
     name = f"scaled-{op}[{np.dtype(dtype).name}-{sizes}]"
@@ -95,4 +99,5 @@ WIDE = (
     packed(32, 33, 20, 320, M=32, N=16),
     packed(16, 20, 40, 160, M=32, N=32, K=128, threads=128),
     packed(32, 16, 16, 512, op="tiles"),
+    scaled(E4M3, 13, 22, 480, op="joined"),
 )

@@ -148,6 +148,7 @@ def dot(
 ) -> TileValue:
     kernel_of(call, "dot()")
     if scales is not None or packed is not None:
+        products.checked_precision(call, precision)
         return scaled_products.dot(call, (a, b), acc, scales, packed)
     return products.dot(call, a, b, acc, precision)
 

@@ -82,24 +82,34 @@ def _begun(call: Point, a: object, b: object, given: object, precision: object, 
     Raises:
         CompileError: EK0653, an operand is none; EK0654, the shapes do not fit; EK0655, nothing multiplies the dtypes.
     """
-    if precision not in PRECISIONS:
-        text = f'precision= of gpu.dot is "ieee" or "tf32", not {describe(precision)}'
-        raise call.error("EK0655", text, "precision")
+    how = checked_precision(call, precision)
     left, right, acc = factors(call, a, b, given.tile if isinstance(given, TileProduct) else given)
     if acc.number is not None and isinstance(a, TileValue):
         layouts.together(call)
         acc = layouts.moved(call, acc, layouts.layout_for(call, "dot", acc.shape, rows=True))
     first = given.first if isinstance(given, TileProduct) else None
-    row, why = row_for(call, WantedProduct(left, right, TileProduct(acc, first), waits), precision)
+    row, why = row_for(call, WantedProduct(left, right, TileProduct(acc, first), waits), how)
     if first is not None and not (row is not None and row.in_tensor_memory):
         text = f"the product that these sums are of is in tensor memory, and this one cannot add to it: {why}"
         raise call.error("EK0654", text, hint=".wait() gives the sums, to which any product adds")
     layouts.together(call, product=why)
     if row is None:
-        return TileProduct(by_elements(call, left, right, acc, "tf32" if precision == "tf32" else left.dtype.name))
+        return TileProduct(by_elements(call, left, right, acc, "tf32" if how == "tf32" else left.dtype.name))
     if row.in_tensor_memory:
         return tensor_products.multiply(call, row, left, right, TileProduct(acc, first))
     return TileProduct(_multiply(call, row, left, right, acc, waits))
+
+
+def checked_precision(call: Point, precision: object) -> str:
+    """The precision that an author names.
+
+    Raises:
+        CompileError: EK0655.
+    """
+    if precision not in PRECISIONS:
+        text = f'precision= of gpu.dot is "ieee" or "tf32", not {describe(precision)}'
+        raise call.error("EK0655", text, "precision")
+    return str(precision)
 
 
 def factors(

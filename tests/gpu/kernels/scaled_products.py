@@ -113,6 +113,43 @@ def staged(
     ctx.launch(staged_block, out, a, s, b, t, grid=grid, block=threads, parameters={"M": M, "N": N, "K": K})
 
 
+def joined(sums, left, right, of_left, of_right):
+    return gpu.dot(left.transpose(), right, sums, scales=(of_left.transpose(), of_right))
+
+
+def joined_block(out, a, s, b, t, M: int, N: int, K: int):
+    """Two products in a function; a and its scales lie across the inner axis, and scales in the layout of products."""
+    left = gpu.shared[a.dtype](K, M, layout="dot")
+    right = gpu.shared[b.dtype](K, N, layout="dot")
+    of_left = gpu.shared[float8_e8m0fnu](K // 32, M, layout="dot")
+    of_right = gpu.shared[float8_e8m0fnu](K // 32, N, layout="dot")
+    gpu.copy_async(left, a.tile(0, 0, (K, M)))
+    gpu.copy_async(right, b.tile(0, 0, (K, N)))
+    gpu.copy_async(of_left, s.tile(0, 0, (K // 32, M)))
+    gpu.copy_async(of_right, t.tile(0, 0, (K // 32, N)))
+    gpu.commit().wait()
+    gpu.barrier()
+    sums = joined(gpu.tile[float32](M, N), left, right, of_left, of_right)
+    sums = joined(sums * 0.5, left, right, of_left, of_right)
+    sums.store(out.tile(0, 0, (M, N)))
+
+
+@register("scaled::joined")
+def twice(
+    out: OutputTensor[float32, "m n"],
+    a: InputTensor[E, "k m"],
+    s: InputTensor[float8_e8m0fnu, "j m"],
+    b: InputTensor[E, "k n"],
+    t: InputTensor[float8_e8m0fnu, "j n"],
+    ctx: DeviceContext,
+    *,
+    M: int = 16,
+    N: int = 32,
+    K: int = 512,
+) -> None:
+    ctx.launch(joined_block, out, a, s, b, t, grid=1, block=64, parameters={"M": M, "N": N, "K": K})
+
+
 def tiles_block(out, a, s, b, t, M: int, N: int, K: int):
     """One step of tiles that never were in shared memory of the kernel's own."""
     row, column = gpu.block_idx.y, gpu.block_idx.x
