@@ -25,6 +25,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.bind import bind
 from ...dsl.signature.dims import evaluate, names_in
+from ...dsl.signature.parameters import bind_parameters
 from ...dsl.signature.parse_dims import parse_expression
 from ...dsl.types.dtype import DType
 from ..arguments import text_of, wrong
@@ -193,6 +194,7 @@ class _GraphReader:
         inputs = [(self.types[value].dtype, tuple(self.types[value].shape)) for value in operands]
         wanted = [(type.dtype, tuple(type.shape)) for type in out_types]
         bind(kernel.schema, inputs, parameters, expected_outputs=wanted)
+        parameters = bind_parameters(kernel.schema, parameters)  # with those that came later than the text
         self.add(Node(kernel, tuple(parameters.items()), operands, out_types, tuple(results)))
         if defined:
             op = kernel.schema.name.removesuffix(_SHAPE)

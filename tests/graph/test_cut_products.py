@@ -15,7 +15,7 @@ from support import graphs
 from support.rank_programs import BEGIN, run
 
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
-from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, nn, ops
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, nn, ops, parse_graph
 from einkorn.graph.ops import reducing
 
 allreduce: Any = ops.allreduce
@@ -152,6 +152,22 @@ def test_layers_over_ranks_are_cut() -> None:
     expected = whole.compile(type_of(np.float32, "b", "rows", 64))(x).numpy()
     for result, names in run_threads(program, 2):
         assert CUT in names and np.allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_text_without_the_size_of_blocks_is_cut() -> None:
+    """One that was printed before reductions had it."""
+
+    def program() -> None:
+        mesh = Mesh({"all": 2})
+        types = [type_of(np.float32, "rows", 96), type_of(np.float32, 96, 64)]
+        text = str(Graph("old", lambda x, w: allreduce.sum(x @ w, mesh), types))
+        without = text.replace(f", block = {reducing.BLOCK_BYTES}", "")
+        assert without != text
+        model = InferenceSession(num_threads=1).load(parse_graph(without))
+        x, w = np.ones((300, 96), np.float32), np.ones((96, 64), np.float32)
+        assert CUT in names_of(model) and (model(x, w)[0].to_numpy() == 192).all()
+
+    run_threads(program, 2)
 
 
 # *** what is not cut ***
