@@ -72,6 +72,7 @@ LONG = (
     "graph/test_onnx_runtime_files.py",
     "graph/test_onnx_runtime_ops.py",
     "graph/test_onnx_runtime_quantised.py",
+    "graph/test_onnx_scikit.py",
     "graph/test_op_cases.py",
     "graph/test_op_rows.py",
     "graph/test_ops_numeric.py::test_plain_operands_on_either_side",

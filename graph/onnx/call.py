@@ -29,6 +29,7 @@ from .agreement import broadcast_sizes
 from .known import LIMIT, KnownTensor, UnknownAtImport, dims_from, dims_in, known, without_subnormals
 from .table import Array, Dims, OpTypeRow, Value
 from .tensors import DTYPES, array_of
+from .texts import MOVING, Texts, texts_of
 
 _KIND = onnx.AttributeProto
 # Attributes that change no result here: "stash_type" names a dtype for intermediate values, which have 32 bits or more.
@@ -103,6 +104,8 @@ class NodeCall:
         """A value as a tensor of the graph."""
         if isinstance(value, KnownTensor):
             return value.tensor(self.device)
+        if isinstance(value, Texts):
+            self.fail("does not take texts, which are only moved, looked up and returned here", code="EK0530")
         if not isinstance(value, TensorValue):
             self.fail("an input has to be a tensor, and is a sequence or nothing")
         return value
@@ -154,8 +157,24 @@ def run_row(row: OpTypeRow, call: NodeCall) -> list[Value]:
     Raises:
         GraphError, DTypeError: whatever is wrong with it, under the title of the node.
     """
+    first = call.inputs[0] if call.inputs else None
+    if isinstance(first, Texts) and row.op_type in MOVING:
+        return _moved(row, call, first)
     folded = _folded(row, call)
     return _converted(row, call) if folded is None else folded
+
+
+def _moved(row: OpTypeRow, call: NodeCall, texts: Texts) -> list[Value]:
+    """What an op that moves elements makes of a tensor of texts."""
+    if row.op_type == "Cast" and call.attributes.get("to") != onnx.TensorProto.STRING:
+        call.fail("texts have no counterpart as numbers here", code="EK0530")
+    if row.op_type == "Cast":
+        return [texts]
+    call.inputs = [texts.places, *call.inputs[1:]]
+    results = run_row(row, call)
+    if row.op_type in ("Shape", "Size"):
+        return results
+    return [Texts(each, texts.listed) if isinstance(each, TensorValue | KnownTensor) else each for each in results]
 
 
 def _converted(row: OpTypeRow, call: NodeCall) -> list[Value]:
@@ -233,7 +252,7 @@ def _inputs_for(row: OpTypeRow, call: NodeCall) -> list[Any]:
             rest = range(position, len(call.inputs))
             arguments += [_as(str(parameter.annotation), call, k, parameter) for k in rest]
             position = len(call.inputs)
-        elif parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+        elif parameter.kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
             arguments.append(_as(str(parameter.annotation), call, position, parameter))
             position += 1
     if position < len(call.inputs) and any(value is not None for value in call.inputs[position:]):
@@ -273,6 +292,8 @@ def _as(annotation: str, call: NodeCall, position: int, parameter: inspect.Param
 
 
 def _attributes_for(row: OpTypeRow, call: NodeCall) -> dict[str, Any]:
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in row.parameters):
+        return dict(call.attributes)
     attributes = {}
     taken = {parameter.name for parameter in row.parameters}
     for attribute in call.node.attribute:
@@ -336,8 +357,9 @@ def _plain(attribute: Any, what: str, folder: Path | None) -> Any:
     """The value of an `AttributeProto`: texts as str, tensors as `KnownTensor`, lists as lists."""
     kind = attribute.type
     if kind == _KIND.TENSOR:
-        array = array_of(attribute.t, folder, what) if attribute.t.data_type != onnx.TensorProto.STRING else None
-        return None if array is None else known(without_subnormals(array), DTYPES[attribute.t.data_type])
+        if attribute.t.data_type == onnx.TensorProto.STRING:
+            return texts_of(attribute.t)
+        return known(without_subnormals(array_of(attribute.t, folder, what)), DTYPES[attribute.t.data_type])
     if kind == _KIND.STRING:
         return attribute.s.decode("utf-8", "replace")
     if kind == _KIND.STRINGS:

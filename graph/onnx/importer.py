@@ -33,6 +33,7 @@ from .model_file import ReadModel, check_opset, plain_domain, read_model
 from .rows import find_row
 from .table import Value
 from .tensors import CODES, DTYPES, array_of
+from .texts import Texts, texts_of
 
 MAX_NESTING = 64  # functions that call functions, and graphs in graphs
 
@@ -83,7 +84,9 @@ def _import(
         values: dict[str, Value] = {**fixed}
         for each, x, sizes in zip(free, graph.inputs, required, strict=True):
             values[each.name] = required_sizes(each.name, x, sizes)
-        graph.output(*[importer.output(*pair) for pair in importer.run(read.proto.graph, values)])
+        results = importer.run(read.proto.graph, values)
+        graph.output(*[importer.output(number, *pair) for number, pair in enumerate(results)])
+    graph.output_texts = importer.output_texts
     return graph
 
 
@@ -112,6 +115,7 @@ class Importer:
         self.device = device
         self.broadcasts: dict[Dim, frozenset[Dim]] = {}
         self.dequantised: dict[int, Dequantised] = {}
+        self.output_texts: dict[int, tuple[str, ...]] = {}
         self.functions = {(plain_domain(f.domain), f.name): f for f in read.proto.functions}
 
     # --- before anything is built ---
@@ -177,7 +181,9 @@ class Importer:
             depth,
         )
         for number, tensor in enumerate(graph.initializer):
-            if tensor.name not in values:
+            if tensor.name not in values and tensor.data_type == onnx.TensorProto.STRING:
+                scope.values[tensor.name] = texts_of(tensor)
+            elif tensor.name not in values:
                 elements = None if outer else self.read.elements.get(number)
                 as_stored = array_of(tensor, self.read.folder, f"the initialiser {tensor.name!r}", elements)
                 array = without_subnormals(as_stored)
@@ -297,12 +303,15 @@ class Importer:
 
     # --- outputs ---
 
-    def output(self, declared: Any, value: Value) -> TensorValue:
+    def output(self, number: int, declared: Any, value: Value) -> TensorValue:
         """A value as an output of the graph."""
         if isinstance(value, KnownTensor):
             return value.tensor(self.device)
         if isinstance(value, TensorValue):
             return value
+        if isinstance(value, Texts):
+            self.output_texts[number] = value.listed
+            return value.places if isinstance(value.places, TensorValue) else value.places.tensor(self.device)
         text = f"{self.read.shown}: output {declared.name!r} is {'a sequence' if value is not None else 'optional'}"
         raise GraphError(f"{text}, and a graph returns tensors", code="EK0530", place=user_place())
 

@@ -108,8 +108,9 @@ def _opsets(proto: Any, shown: str) -> dict[str, int]:
     opsets: dict[str, int] = {}
     for entry in proto.opset_import:
         domain = plain_domain(entry.domain)
-        if domain in opsets:
-            _refuse(f"{shown} imports the operators of {domain or 'ai.onnx'!r} twice")
+        if opsets.get(domain, entry.version) != entry.version:  # some converters list a domain twice
+            versions = f"{opsets[domain]} and {entry.version}"
+            _refuse(f"{shown} imports two versions of the operators of {domain or 'ai.onnx'!r}: {versions}")
         opsets[domain] = entry.version
     check_opset(opsets, shown)
     return opsets

@@ -6,6 +6,7 @@
 A row is a function. What it is given follows from its signature: positional parameters are the inputs of the node in
 their order, in the form that the annotation names; keyword parameters are its attributes under ONNX's names, with the
 defaults of the schema of the model's opset. An input that used to be an attribute of the same name is found there.
+`**attributes` takes all attributes that there are.
 
 | annotation | the input as |
 |---|---|
@@ -32,15 +33,18 @@ from ...dsl.diagnostics.dataclass import dataclass
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .known import Array, KnownTensor
+from .texts import Texts
 
 F = TypeVar("F", bound=Callable[..., Any])
-Value = TensorValue | KnownTensor | list[Any] | None
+Value = TensorValue | KnownTensor | Texts | list[Any] | None
 Ints = list[int]
 Dims = list[Dim]
 Items = list[Any]
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own op types, whose schemas the package onnx has not
+ML = "ai.onnx.ml"  # the domain of classical models: linear ones, trees, support vectors, and what prepares features
 __all__ = [
     "MICROSOFT",
+    "ML",
     "ROWS",
     "Array",
     "Dims",

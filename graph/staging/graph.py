@@ -97,6 +97,10 @@ class Graph(DrawnGraph, Rich):
         kernel_library: an already loaded library, for the same purpose.
         output_types: what the outputs have to be; checked when they are set.
 
+    Attributes:
+        output_texts: for outputs that stand for texts, by their number, the texts that their elements are places in;
+            from ONNX models, see `from_onnx`.
+
     Raises:
         GraphError: an input type is invalid, or has a computed dim; or whatever an op in `forward` raises.
         PackageError: a custom extension cannot be loaded.
@@ -148,6 +152,7 @@ class Graph(DrawnGraph, Rich):
         self.bodies = Bodies(self._nodes, self._types)
         self._subgraphs: dict[str, Graph] = {}
         self._wanted = None if output_types is None else output_types_of(output_types)
+        self.output_texts: dict[int, tuple[str, ...]] = {}
         self._ir: GraphIR | None = None
         self._names: tuple[str, ...] = ()
         self._inputs = [self._value(number, type) for number, type in enumerate(types)]

@@ -13,6 +13,7 @@ from onnx import helper
 from einkorn.graph import InferenceSession, from_onnx
 
 MICROSOFT = "com.microsoft"
+ML = "ai.onnx.ml"
 Arrays = Mapping[str, np.ndarray[Any, Any] | None]
 
 
@@ -25,6 +26,7 @@ def model_of(
     weights: Any = (),
     domain: str = MICROSOFT,
     symbolic: Mapping[str, Any] | None = None,
+    opset: int = 3,
 ) -> Any:
     """A model of one node.
 
@@ -35,6 +37,7 @@ def model_of(
         outputs: how many, or one letter each, "-" where one is left out.
         weights: the names of those inputs that are initialisers.
         symbolic: shapes of inputs that have names for sizes.
+        opset: the version of ai.onnx.ml.
     """
     given = {name: array for name, array in inputs.items() if array is not None}
     names = [f"y{k}" for k in range(outputs)] if isinstance(outputs, int) else outputs.replace("-", " ")
@@ -51,7 +54,7 @@ def model_of(
     fixed = [onnx.numpy_helper.from_array(given[name], name) for name in weights]
     results = [onnx.ValueInfoProto(name=name) for name in names if name]
     graph = helper.make_graph([node], "g", free, results, initializer=fixed)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
+    opsets = [helper.make_opsetid(*each) for each in (("", 17), (MICROSOFT, 1), (ML, opset))]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 

@@ -10,9 +10,11 @@ from . import (
     control,
     elementwise,
     encoders,
+    features,
     fused,
     images,
     indexing,
+    linear_models,
     matmul,
     movement,
     normalisation,
@@ -28,6 +30,7 @@ from . import (
     sequences,
     shapes,
     signal,
+    trees,
 )
 
 __all__ = ["FAMILIES", "find_row"]
@@ -38,9 +41,11 @@ FAMILIES = (
     control,
     elementwise,
     encoders,
+    features,
     fused,
     images,
     indexing,
+    linear_models,
     matmul,
     movement,
     normalisation,
@@ -56,4 +61,5 @@ FAMILIES = (
     sequences,
     shapes,
     signal,
+    trees,
 )
