@@ -10,7 +10,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
 
-from onnx import parser  # noqa: E402
+from onnx import helper, parser  # noqa: E402
+from support.onnx_runtime import by_runtime  # noqa: E402
 
 from einkorn.dsl.diagnostics.errors import GraphError  # noqa: E402
 from einkorn.graph import InferenceSession, from_onnx  # noqa: E402
@@ -197,3 +198,54 @@ def test_results_of_a_size_that_an_arm_computes_are_refused(other: str) -> None:
             else_branch = two () => (int64[2, m] found) {{ {other} }}>(f)
     }}""")
     assert error.code == "EK0529" and "result 'y'" in error.message and "one of its arms" in error.message
+
+
+# *** rounds that do not depend on each other ***
+
+
+def distances(reduction: str, attributes: dict[str, Any], *, scanned: list[Any], extra: bool = False) -> Any:
+    """A Scan over the rows of `x` that compares each with all rows of `held`."""
+    nodes = [
+        helper.make_node("Identity", ["state"], ["state_out"]),
+        helper.make_node("Sub", ["state", "row"], ["apart"]),
+        helper.make_node("Mul", ["apart", "factor"], ["scaled"]),
+        helper.make_node(reduction, ["scaled"], ["reduced"], **attributes),
+        helper.make_node("Sqrt" if reduction != "ReduceMax" else "Exp", ["reduced"], ["result"]),
+    ]
+    if extra:  # an op type that is run round by round
+        nodes.insert(1, helper.make_node("CumSum", ["row", "axis"], ["summed"]))
+        nodes[2].input[1] = "summed"
+    factor = [] if extra else [onnx.numpy_helper.from_array(np.array([2.0], np.float32), "factor")]
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("state", "row")]
+    outputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("state_out", "result")]
+    body = helper.make_graph(nodes, "body", values, outputs, initializer=factor)
+    scan = helper.make_node("Scan", ["held", "x"], ["last", "y"], body=body, num_scan_inputs=1)
+    inputs = [
+        helper.make_tensor_value_info("held", onnx.TensorProto.FLOAT, ["k", 3]),
+        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, scanned),
+    ]
+    results = [onnx.ValueInfoProto(name=name) for name in ("last", "y")]
+    outer = [onnx.numpy_helper.from_array(np.array([2.0], np.float32), "factor")] if extra else []
+    outer += [onnx.numpy_helper.from_array(np.array(0), "axis")] if extra else []
+    graph = helper.make_graph([scan], "g", inputs, results, initializer=outer)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("scanned", [["n", 3], [6, 3]], ids=str)
+@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize("attributes", [{"axes": [1], "keepdims": 0}, {"axes": [-2]}, {}], ids=str)
+@pytest.mark.parametrize("reduction", ["ReduceSumSquare", "ReduceMax", "ReduceL1"])
+def test_independent_rounds_run_at_once(
+    reduction: str, attributes: dict[str, Any], extra: bool, scanned: list[Any]
+) -> None:
+    model = distances(reduction, attributes, scanned=scanned, extra=extra)
+    random = np.random.default_rng(0)
+    given = {"held": random.standard_normal((4, 3)), "x": random.standard_normal((6, 3))}
+    given = {name: array.astype(np.float32) for name, array in given.items()}
+    loaded = InferenceSession().load(from_onnx(model))
+    last, result = (each.to_numpy() for each in loaded.execute(*given.values()))
+    np.testing.assert_array_equal(last, given["held"])
+    wanted = by_runtime(model, given)[1]
+    assert result.shape == wanted.shape
+    np.testing.assert_allclose(result, wanted, rtol=1e-5)
+    assert extra or len(loaded.kernel_summaries) <= 3  # however many rounds there are

@@ -3,7 +3,8 @@
 A branch whose condition is known at import is the chosen graph. A loop whose number of rounds is known, and Scan, are
 unrolled up to a limit; other loops become `ops.while_loop`, which carries tensors of fixed types.
 
-See also `rounds` (loops that collect results), `recurrent` (recurrent layers).
+See also `independent_rounds` (a Scan whose rounds run at once), `rounds` (loops that collect results), `recurrent`
+(recurrent layers).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..agreement import equal_size, with_sizes
 from ..call import NodeCall
 from ..known import KnownTensor, dims_from, known_dims
 from ..table import Value, onnx_op
+from .independent_rounds import at_once
 from .rounds import Undo, collected, count_rounds, dim_of, is_constant, refuse_computed_sizes, unchanged
 
 MOST_ROUNDS = 256
@@ -231,6 +233,12 @@ def scan(
     for k, (x, axis) in enumerate(zip(inputs, axes, strict=True)):
         text = f"the sizes of the axes along which it goes, of inputs {len(states)} and {len(states) + k}"
         equal_size(call, size, x.shape[axis], text)
+    kept = unchanged(body.input[: len(states)], body.output[: len(states)], body.node)
+    if all(kept) and not any([*backwards, *out_back]):
+        first = [_moved(x, 0, axis) for x, axis in zip(inputs, axes, strict=True)]
+        results = at_once(call, body, states, first)
+        if results is not None:
+            return (*states, *(_moved(x, axis) for x, axis in zip(results, out_axes, strict=True)))
     if not is_constant(size, MOST_ROUNDS):
         return _long_scan(
             call, body, states, size, list(zip(inputs, axes, backwards, strict=True)), (out_axes, out_back)
@@ -272,8 +280,8 @@ def _long_scan(
     return (*after, *(_moved(x, axis) for x, axis in zip(results, outputs[0], strict=True)))
 
 
-def _moved(x: TensorValue, axis: int) -> TensorValue:
-    """`x` with its first axis at another place."""
-    order = list(range(1, x.rank))
-    order.insert(axis % x.rank, 0)
+def _moved(x: TensorValue, axis: int, source: int = 0) -> TensorValue:
+    """`x` with an axis at another place."""
+    order = [k for k in range(x.rank) if k != source]
+    order.insert(axis % x.rank, source)
     return ops.permute(x, order)
