@@ -236,9 +236,9 @@ def scan(
     kept = unchanged(body.input[: len(states)], body.output[: len(states)], body.node)
     if all(kept) and not any([*backwards, *out_back]):
         first = [_moved(x, 0, axis) for x, axis in zip(inputs, axes, strict=True)]
-        results = at_once(call, body, states, first)
-        if results is not None:
-            return (*states, *(_moved(x, axis) for x, axis in zip(results, out_axes, strict=True)))
+        joined = at_once(call, body, states, first)
+        if joined is not None:
+            return (*states, *(_moved(x, axis) for x, axis in zip(joined, out_axes, strict=True)))
     if not is_constant(size, MOST_ROUNDS):
         return _long_scan(
             call, body, states, size, list(zip(inputs, axes, backwards, strict=True)), (out_axes, out_back)
