@@ -68,7 +68,7 @@ def tree_ensemble(
     begin = 0.0 if aggregate <= AVERAGE else float("inf") if aggregate == MIN else -float("inf")
     trees = roots.dim(0)
 
-    def of_all_trees(r: Index, start: Floating, add: Callable[[Floating, Index], Any]):
+    def of_all_trees(r: Index, start: Floating, add: Callable[[Floating, Index], Floating]):
         total = start
         for t in range(trees):
             leaf = -1 - _reached(x, nodes, splits, roots[t], r, mode, missing)

@@ -110,8 +110,8 @@ def _kernel(
     if kernel_type == "SIGMOID":
         return ops.tanh(product * gamma + coef0)
     if kernel_type == "RBF":
-        apart = ops.unsqueeze(x, 1) - ops.unsqueeze(vectors, 0)
-        return ops.exp(ops.squeeze(ops.sum(apart * apart, -1), -1) * -gamma)
+        apart = ops.unsqueeze(x, 2) - ops.unsqueeze(ops.transpose(vectors, 0, 1), 0)  # neighbours are of other vectors
+        return ops.exp(ops.squeeze(ops.sum(apart * apart, 1), 1) * -gamma)
     call.fail(f"attribute 'kernel_type' is {kernel_type!r}, and LINEAR, POLY, RBF and SIGMOID are known")
 
 
