@@ -6,9 +6,8 @@ elements move the numbers. An output of texts is the int64 tensor of the numbers
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import onnx
 
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import DType
@@ -35,8 +34,8 @@ class Texts:
     listed: tuple[str, ...]
 
 
-def texts_of(tensor: Any) -> Texts:
-    """The elements of an `onnx.TensorProto` of texts."""
+def texts_of(tensor: onnx.TensorProto) -> Texts:
+    """The elements of a tensor of texts."""
     listed = tuple(each.decode("utf-8", "replace") for each in tensor.string_data)
     places = np.arange(len(listed), dtype=np.int64).reshape(tuple(tensor.dims))
     return Texts(KnownTensor(places, DType.int64), listed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ...dsl import (
     Index,
     InputTensor,
     Int,
+    Integral,
     OutputTensor,
     Storable,
     abs,
@@ -98,15 +99,13 @@ def tree_ensemble(
     parallel_for(x.dim(0), row, grain=ceildiv(TASK, trees * STEPS + 1))
 
 
-def _joined(total: Floating, weight: Floating, aggregate: int) -> Any:
+def _joined(total: Floating, weight: Floating, aggregate: int):
     if aggregate == MIN:
         return min(total, weight)
     return max(total, weight) if aggregate == MAX else total + weight
 
 
-def _reached(
-    x: AnyTensor, nodes: AnyTensor, splits: AnyTensor, root: Element, r: Index, mode: int, missing: bool
-) -> Any:
+def _reached(x: AnyTensor, nodes: AnyTensor, splits: AnyTensor, root: Integral, r: Index, mode: int, missing: bool):
     """The leaf that a row of x reaches from a root, as a number below 0."""
     node = root
     while node >= 0:
@@ -118,7 +117,7 @@ def _reached(
     return node
 
 
-def _compared(value: Element, split: Element, kind: Element, mode: int) -> Any:
+def _compared(value: Element, split: Element, kind: Integral, mode: int):
     """A comparison of one mode, or of that which `kind` says."""
     if mode == LEQ:
         return value <= split
@@ -265,7 +264,7 @@ def pairwise_coupling(out: OutputTensor[F, "n classes"], pairs: InputTensor[F, "
     parallel_for(pairs.dim(0), row)
 
 
-def _share(pairs: AnyTensor, n: Index, i: Element, j: Element, classes: int) -> Any:
+def _share(pairs: AnyTensor, n: Index, i: Index, j: Index, classes: int):
     """How likely class i is of i and j."""
     low, high = min(i, j), max(i, j)
     given = pairs[n, low * classes - low * (low + 1) // 2 + high - low - 1].cast(float64)
@@ -273,7 +272,7 @@ def _share(pairs: AnyTensor, n: Index, i: Element, j: Element, classes: int) -> 
     return bounded if i < j else 1 - bounded
 
 
-def _product(pairs: AnyTensor, n: Index, i: Element, j: Element, classes: int) -> Any:
+def _product(pairs: AnyTensor, n: Index, i: Index, j: Index, classes: int):
     """An element of the matrix whose quadratic form is minimised."""
     result = float64(0)
     if i == j:

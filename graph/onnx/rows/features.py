@@ -5,7 +5,7 @@ See also `linear_models`, `trees`, `texts` (tensors of texts).
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def as_rows(call: NodeCall, x: TensorValue) -> TensorValue:
     return x
 
 
-def by_feature(call: NodeCall, x: TensorValue, numbers: Any, attribute: str, dtype: DType) -> TensorValue:
+def by_feature(call: NodeCall, x: TensorValue, numbers: Sequence[float], attribute: str, dtype: DType) -> TensorValue:
     """An attribute with one number, or one for each feature along the last axis, to be broadcast with a tensor."""
     array = np.asarray(numbers, dtype.to_numpy()).reshape(-1)
     if array.size == 1:
@@ -120,7 +120,7 @@ def normalizer(call: NodeCall, x: TensorValue, *, norm: str) -> TensorValue:
 # *** categories ***
 
 
-def looked_up(call: NodeCall, x: Value, keys: list[str] | Array, values: Array, default: Any) -> TensorValue:
+def looked_up(call: NodeCall, x: Value, keys: list[str] | Array, values: Array, default: object) -> TensorValue:
     """For each element the value of the key that it equals, or the default; of equal keys the last one counts."""
     table = np.append(values, np.asarray(default, values.dtype))
     dtype = DType.from_numpy(table.dtype)
@@ -171,7 +171,7 @@ def one_hot_encoder(
     return ops.gather(ops.constant(rows, DType.float32, places.device), places, 0)
 
 
-def _one_of(call: NodeCall, what: str, **given: Any) -> list[str] | Array:
+def _one_of(call: NodeCall, what: str, **given: object) -> list[str] | Array:
     """The one attribute of some that is given: texts, or numbers in their dtype."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
@@ -181,13 +181,13 @@ def _one_of(call: NodeCall, what: str, **given: Any) -> list[str] | Array:
         return value.array.reshape(-1)
     if isinstance(value, Texts):
         return list(value.listed)
-    if value and isinstance(value[0], str):
-        return list(value)
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return [str(each) for each in value]
     return np.asarray(value, np.float32 if names[0].endswith("floats") else np.int64)
 
 
 def _mapped(
-    call: NodeCall, x: Value, keys: list[str] | Array, values: list[str] | Array, default: Any
+    call: NodeCall, x: Value, keys: list[str] | Array, values: list[str] | Array, default: object
 ) -> TensorValue | Texts:
     """The values of keys, and the default for what is no key."""
     if len(keys) != len(values):
@@ -216,15 +216,15 @@ def label_encoder(
     keys_floats: list[float] | None = None,
     keys_int64s: list[int] | None = None,
     keys_strings: list[str] | None = None,
-    keys_tensor: Any = None,
+    keys_tensor: Value = None,
     values_floats: list[float] | None = None,
     values_int64s: list[int] | None = None,
     values_strings: list[str] | None = None,
-    values_tensor: Any = None,
+    values_tensor: Value = None,
     default_float: float = -0.0,
     default_int64: int = -1,
     default_string: str = "_Unused",
-    default_tensor: Any = None,
+    default_tensor: Value = None,
 ) -> TensorValue | Texts:
     """Each element replaced by the value of its key, or by the default."""
     keys = _one_of(
@@ -243,7 +243,7 @@ def label_encoder(
         values_strings=values_strings,
         values_tensor=values_tensor,
     )
-    default: Any = default_string
+    default: object = default_string
     if not isinstance(values, list):
         default = default_float if values.dtype.kind == "f" else default_int64
     if isinstance(default_tensor, KnownTensor) and default_tensor.array.size == 1:

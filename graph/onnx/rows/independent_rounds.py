@@ -9,7 +9,6 @@ See also `control` (loops), `rounds` (loops that collect results).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx
@@ -92,19 +91,19 @@ def _reduction(call: NodeCall, node: onnx.NodeProto, inputs: list[Value]) -> tup
     rank = call.tensor(inputs[0]).rank - 1
     changed = onnx.NodeProto()
     changed.CopyFrom(node)
-    attributes: dict[str, Any] = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-    axes = attributes.pop("axes", None)
+    kept = [each for each in node.attribute if each.name != "axes"]
+    axes = next((list(each.ints) for each in node.attribute if each.name == "axes"), None)
     if len(inputs) > 1 and inputs[1] is not None:
         if not isinstance(inputs[1], KnownTensor) or inputs[1].symbolic:
             raise Undo
         axes = inputs[1].array.reshape(-1).tolist()
-    if not axes and attributes.get("noop_with_empty_axes"):
+    if not axes and any(each.name == "noop_with_empty_axes" and each.i for each in kept):
         return node, inputs
     behind = [axis if axis < 0 else axis - rank for axis in (axes or range(rank))]
     if not behind:
         raise Undo
     del changed.attribute[:]
-    changed.attribute.extend(onnx.helper.make_attribute(*each) for each in attributes.items())
+    changed.attribute.extend(kept)
     if len(inputs) > 1:
         return changed, [inputs[0], KnownTensor(np.asarray(behind, np.int64), DType.int64)]
     changed.attribute.append(onnx.helper.make_attribute("axes", behind))
