@@ -77,7 +77,7 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 def samples(kind: str) -> tuple[Array, Array | None]:
-    """Rows of features, and what is to be told of them."""
+    """Rows of features, and what an estimator predicts of them."""
     x, y = datasets.make_classification(200, 8, n_informative=6, n_classes=3, random_state=0)
     x = x.astype(np.float32)
     x[::9, 2] = np.nan if kind == "missing" else x[::9, 2]

@@ -89,7 +89,7 @@ def linear_classifier(
     if count > 1:
         return chosen_label(call, ops.argmax(scores, 1, False), labels), transformed(call, scores, post_transform)
     if len(labels) != 2:
-        call.fail(f"has {len(labels)} labels and one row of coefficients, which tells two apart")
+        call.fail(f"has {len(labels)} labels, and one row of coefficients distinguishes two")
     positive = ops.cast(ops.greater(ops.squeeze(scores, 1), 0.0), DType.int64)
     return chosen_label(call, positive, labels), two_columns(call, scores, post_transform, complement=True)
 
