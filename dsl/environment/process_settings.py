@@ -73,7 +73,7 @@ SWITCHING: Final = 1e-4  # seconds; Python's own are 50 times as many
 # wait for one that compiles in the background.
 quick_switching = ProcessSetting(sys.getswitchinterval, sys.setswitchinterval, lambda before: min(before, SWITCHING))
 
-COLLECTING: Final = 400_000  # new objects; Python's own are 700
+COLLECTING: Final = 100_000  # new objects; Python's own are 700
 
 
 def _rarely(before: tuple[int, int, int]) -> tuple[int, int, int]:
