@@ -8,11 +8,13 @@ See also `targets` (how a target spells it).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import BOOL, DType, SIMDType
 from ..ir.program import Op, Scope, Value
-from ..targets.base import WarpOperations
+from ..targets.base import LaneMove, WarpOperations
 from . import casts, coroutines
 from .grids import thread_number
 from .types import mlir_type, register_bytes
@@ -118,6 +120,11 @@ def _shuffle(w: FunctionWriter, op: Op) -> None:
         w.result(op, joined(w, given_by, value.simd))
         return
     spelled, type = _spelled(w), value.simd
+    moves = _moves(op, spelled)
+    if moves is not None:
+        parts = [_moved(w, part, moves) for part in pieces(w, w.name(value), type)]
+        w.result(op, joined(w, parts, type))
+        return
     lanes = _present(w, op)
     mask = _mask(w, op, masks) if "{mask}" in spelled.shuffle else ""
     if spelled.shuffle_by and op.attrs["kind"] in _BY and amount.const is not None:
@@ -126,12 +133,38 @@ def _shuffle(w: FunctionWriter, op: Op) -> None:
         given["last"] = _i32(w, 0) if kind == "up" else lanes.last
         text = spelled.shuffle_by
     else:
-        lane = _source(w, op, lanes)
+        text = spelled.broadcast if spelled.broadcast and _is_known_lane(op) else spelled.shuffle
+        lane = _i32(w, amount.const) if text is spelled.broadcast else _source(w, op, lanes)
         given = {"lane": lane, "mask": mask, "last": lanes.last}
-        given["address"] = w.op(f"arith.shli {lane}, {_i32(w, 2)} : i32") if "{address}" in spelled.shuffle else ""
-        text = spelled.shuffle
+        given["address"] = w.op(f"arith.shli {lane}, {_i32(w, 2)} : i32") if "{address}" in text else ""
     parts = [w.op(text.format(value=part, **given)) for part in pieces(w, w.name(value), type)]
     w.result(op, joined(w, parts, type))
+
+
+def _is_whole(op: Op) -> bool:
+    """Whether all warps of the block have all of their lanes."""
+    x, y, z = op.attrs["block"]
+    return bool(x * y * z % op.attrs["lanes"] == 0)
+
+
+def _is_known_lane(op: Op) -> bool:
+    """Whether all lanes get the value of one that is there and known at compile time."""
+    kind, lane = op.attrs["kind"], op.operands[1].const
+    return kind == "one" or (kind == "idx" and _is_whole(op) and lane is not None and 0 <= lane < op.attrs["lanes"])
+
+
+def _moves(op: Op, spelled: WarpOperations) -> Sequence[LaneMove] | None:
+    """What exchanges lanes that differ in bits which are known; None where lanes are absent, or where nothing does."""
+    return spelled.exchange.get(op.operands[1].const) if op.attrs["kind"] == "xor" and _is_whole(op) else None
+
+
+def _moved(w: FunctionWriter, part: str, moves: Sequence[LaneMove]) -> str:
+    for move in moves:
+        numbers = [_i32(w, number) for number in move.numbers]
+        words = {"poison": "llvm.mlir.poison : i32", "true": "arith.constant true", "false": "arith.constant false"}
+        needs = {word: w.op(text) for word, text in words.items() if f"{{{word}}}" in move.text}
+        part = w.op(move.text.format(*numbers, value=part, **needs))
+    return part
 
 
 def _source(w: FunctionWriter, op: Op, lanes: _Lanes) -> str:

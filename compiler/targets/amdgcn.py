@@ -19,6 +19,7 @@ from .base import (
     DotOperations,
     GridOperations,
     Intrinsics,
+    LaneMove,
     Limits,
     Target,
     WarpOperations,
@@ -32,8 +33,42 @@ DATA_LAYOUT: Final = (
 )
 
 
+def _dpp(control: int) -> LaneMove:
+    """A move within rows of 16 lanes, which is part of the operation that uses what it gives where LLVM finds that."""
+    return LaneMove(f"rocdl.update.dpp {{poison}}, {{value}} with {control}, 15, 15, true : i32")
+
+
+# Controls of data-parallel primitives (DPP) that all generations have, as the ISA manuals of CDNA 3 and RDNA 3 list
+# them: which lane of a row of 16 is read. Four lanes are permuted, a row is turned by 8, rows and halves are mirrored.
+_OF_FOUR: Final = {1: 0b10_11_00_01, 2: 0b01_00_11_10, 3: 0b00_01_10_11}
+_TURNED_BY_8, _MIRRORED, _HALF_MIRRORED = 0x128, 0x140, 0x141
+
+
+def _exchanges(lanes: int) -> dict[int, tuple[LaneMove, ...]]:
+    """The lanes whose numbers differ in some bits, without addresses: of wave64 within rows, of RDNA's wave32 all."""
+    within = {bits: _within_rows(bits) for bits in range(16)}
+    if lanes == 64:
+        return within
+    rows = LaneMove(
+        'llvm.call_intrinsic "llvm.amdgcn.permlanex16"({poison}, {value}, {0}, {1}, {true}, {false})'
+        " : (i32, i32, i32, i32, i1, i1) -> i32",
+        (0x76543210, 0xFEDCBA98 - (1 << 32)),
+    )
+    return within | {16 | bits: (*moves, rows) for bits, moves in within.items()}
+
+
+def _within_rows(bits: int) -> tuple[LaneMove, ...]:
+    """The lanes of a row whose numbers differ in some of four bits."""
+    if bits == 15:
+        return (_dpp(_MIRRORED),)
+    moves = [_dpp(_TURNED_BY_8)] if bits & 8 else []
+    moves += [_dpp(_HALF_MIRRORED)] if bits & 4 else []
+    rest = bits & 3 ^ (3 if bits & 4 else 0)
+    return (*moves, *([_dpp(_OF_FOUR[rest])] if rest else []))
+
+
 def _warp(lanes: int) -> WarpOperations:
-    """Lanes read each other's registers by address; a lane counts those before it."""
+    """Lanes read each other's registers by address where nothing better is known; a lane counts those before it."""
     count = 'llvm.call_intrinsic "llvm.amdgcn.mbcnt.{half}"({all}, {before}) : (i32, i32) -> i32'
     low = count.replace("{half}", "lo").replace("{before}", "{zero}")
     return WarpOperations(
@@ -42,6 +77,8 @@ def _warp(lanes: int) -> WarpOperations:
         shuffle_by="",
         ballot=f'llvm.call_intrinsic "llvm.amdgcn.ballot.i{lanes}"({{predicate}}) : (i1) -> i{lanes}',
         match="",
+        exchange=_exchanges(lanes),
+        broadcast='llvm.call_intrinsic "llvm.amdgcn.readlane"({value}, {lane}) : (i32, i32) -> i32',
     )
 
 

@@ -126,6 +126,17 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class LaneMove:
+    """An operation that moves the `{value}` of 32 bits between lanes.
+
+    `{0}`, `{1}`, … are these numbers, `{poison}` is any bits, and `{true}` and `{false}` are what they say.
+    """
+
+    text: str
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class WarpOperations:
     """MLIR spellings of what the lanes of a warp do together, on values of 32 bits.
 
@@ -138,6 +149,9 @@ class WarpOperations:
         shuffle_by: the `{value}` of the lane that `{kind}` (up, down, bfly) and `{amount}`, a number below the size of
             a warp, say, and one's own where that does not take part; `{last}` is 0 for `up`. Empty where there is no
             such operation.
+        exchange: by a number below the size of a warp what gives the `{value}` of the lane whose number differs from
+            one's own in these bits, one operation behind the other; of whole warps. What is not here takes `shuffle`.
+        broadcast: the `{value}` of lane `{lane}`, which is known at compile time. Empty where `shuffle` does that.
         ballot: the lanes where `{predicate}` holds, as the bits of an integer with a bit for each lane.
         match: the lanes that have one's own `{value}`, in the same form. Empty where there is no such operation.
     """
@@ -147,6 +161,8 @@ class WarpOperations:
     shuffle_by: str
     ballot: str
     match: str = ""
+    exchange: Mapping[int, tuple[LaneMove, ...]] = field(default_factory=dict, hash=False)
+    broadcast: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ See also `rows` (elements in memory).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...dsl import (
@@ -34,6 +35,7 @@ from .folds import as_group, exact_terms, finished, for_each, joined, settled
 from .monoid import Monoid, Monoids
 
 STEPS = 6  # a warp has 64 lanes at most
+ROW = 16  # lanes of such a warp that exchange registers without addresses
 
 
 @implements(gpu.warp.reduce)
@@ -97,14 +99,29 @@ def block_broadcast(v: Parts, thread: Index = 0) -> Any:
 def states_of_warp(monoids: Monoids, states: tuple[Parts, ...]) -> Any:
     """In lane 0 the states of all lanes of the warp together, settled or not; what other lanes get is undefined."""
     present = _present()
+    if _is_known(present) and present & (present - 1) == 0:
+        return across_lanes(lambda a, b: joined(monoids, a, b), states, present)
     for step in unroll(STEPS):
         if (1 << step) < min(gpu.warp_size, gpu.threads_per_block):
             after = joined(monoids, states, gpu.warp.shuffle_down(states, 1 << step))
-            if _is_known(present) and present & (present - 1) == 0:
-                states = after
-            else:
-                there = gpu.lane_idx + (1 << step) < present
-                states = map_parts(lambda new, old: new if there else old, after, states)  # noqa: B023
+            there = gpu.lane_idx + (1 << step) < present
+            states = map_parts(lambda new, old: new if there else old, after, states)  # noqa: B023
+    return states
+
+
+def across_lanes(combine: Callable[[Parts, Parts], Parts], states: Parts, present: int) -> Parts:
+    """In lane 0 the states of so many lanes together, a power of two: those of neighbours, then those of pairs, ...
+
+    Where `combine` gives the same for (a, b) and (b, a), all lanes have them. Warps of 64 lanes are rows of 16, within
+    which registers are read without addresses; a state of each row is read by all lanes.
+    """
+    rows = ROW if present == 4 * ROW else present
+    for step in unroll(STEPS):
+        if (1 << step) < rows:
+            states = combine(states, gpu.warp.shuffle_xor(states, 1 << step))
+    if rows < present:
+        first = combine(gpu.warp.shuffle_idx(states, 0), gpu.warp.shuffle_idx(states, ROW))
+        states = combine(first, combine(gpu.warp.shuffle_idx(states, 2 * ROW), gpu.warp.shuffle_idx(states, 3 * ROW)))
     return states
 
 

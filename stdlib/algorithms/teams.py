@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dsl import AnyDType, Floating, Index, Parts, ceildiv, gpu, int32, map_parts, min, unroll
-from .collectives import states_of_block, states_of_warp
+from .collectives import across_lanes, states_of_block, states_of_warp
 from .folds import as_group, empty, finished, folded_in_order, for_each, joined, settled, stepped_once
 from .monoid import Monoid, Monoids
 
@@ -155,11 +155,7 @@ def _of_team(team: int, monoids: Monoids, states: tuple[Parts, ...]) -> Any:
 
 def across_warp(value: Parts, combine: Callable[[Parts, Parts], Parts]) -> Any:
     """The values of all lanes together, in each of them; combine(a, b) is that of b and a."""
-    result = value
-    for step in unroll(STEPS):
-        if (1 << step) < gpu.warp_size:
-            result = combine(result, gpu.warp.shuffle_xor(result, 1 << step))
-    return result
+    return across_lanes(combine, value, gpu.warp_size)
 
 
 def scanned_by_team(team: int, monoid: type[Monoid], state: Parts, nothing: Floating) -> Any:

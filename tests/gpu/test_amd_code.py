@@ -1,4 +1,4 @@
-"""Machine code of built-in ops for AMD's GPUs: 16 bytes an access, nothing in private memory, no waterfall loops."""
+"""Machine code of built-in ops for AMD's GPUs: 16 bytes an access, no private memory, no waterfalls, lanes by DPP."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from support.gpu_cases import CASES
 
 from einkorn.graph.drawing.inspected import op_graph
 
@@ -51,3 +52,38 @@ def test_built_in_ops(target: str) -> None:
         assert not re.search(r"\b(flat|scratch)_(load|store)", asm), name
         wide = [re.search(rf"global_{what}_(dwordx4|b128)\b", asm) for what in ("load", "store")]
         assert all(wide) or (name, inputs, parameters) in NARROW, name
+
+
+MOVES = {"quad_perm:[1,0,3,2]", "quad_perm:[2,3,0,1]", "row_half_mirror", "row_ror:8"}  # lanes 1, 2, 4, 8 away
+ROWS: list[tuple[str, list[str], dict[str, Any]]] = [
+    *((name, [X], {"axis": -1}) for name in ("sum", "max", "mean", "argmax", "softmax", "logsoftmax")),
+    ("sum", [HALF], {"axis": -1}),
+    ("sum", ["float32[64, 9000]"], {"axis": -1}),
+    ("layer_norm", [X, "float32[1024]", "float32[1024]"], {"epsilon": 1e-5}),
+    ("rms_norm", [X, "float32[1024]"], {"eps": 1e-5}),
+]
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+def test_rows_are_reduced_without_the_crossbar_of_shared_memory(target: str) -> None:
+    """Lanes read registers within rows of 16 (DPP); rows join by v_readlane in wave64, by v_permlanex16 in wave32."""
+    for name, inputs, parameters in ROWS:
+        asm = op_graph(name, inputs, parameters, target).code("asm", target)
+        assert not re.search(r"\bds_(bpermute|permute|swizzle)", asm), (name, inputs)
+        found = re.findall(r"_dpp v\d+, .*?(row_\w+(?::\d+)?|quad_perm:\[[\d,]+\])", asm)
+        assert {"quad_perm:[1,0,3,2]", "quad_perm:[2,3,0,1]", "row_half_mirror", "row_ror:8"} <= set(found), (
+            name,
+            found,
+        )
+        assert ("v_permlanex16" in asm) == target.startswith("gfx1"), name
+
+
+def test_lanes_that_are_known_are_read_without_addresses() -> None:
+    """A warp of 64 exchanges lanes of a row by one to three moves, one of 32 all lanes; a partial warp by addresses."""
+    cases = {case.name: case for case in CASES}
+    whole, wide = (cases["warps exchange int32 64"].compile(target).asm for target in ("gfx942", "gfx1100"))
+    assert len(re.findall(r"ds_bpermute", whole)) == 16  # of the bits 16 to 31
+    assert len(re.findall(r"v_readlane", whole)) == 2
+    assert "ds_bpermute" not in wide and len(re.findall(r"v_permlanex16_b32", wide)) == 16
+    partial = cases["warps exchange float32 48"].compile("gfx942").asm
+    assert "_dpp" not in partial and len(re.findall(r"ds_bpermute", partial)) >= 31

@@ -46,12 +46,17 @@ LEFT_OUT = {
 }
 
 # Instructions that the emulator does not know, or for which it writes C that is none: MFMA as gfx90a encodes it, and
-# that of float64 and of bytes, and WMMA of 8-bit floats, which it takes for halves.
+# that of float64 and of bytes, and WMMA of 8-bit floats, which it takes for halves. A DPP whose result is where its
+# operand was reads what it has written for other lanes; RDNA's DPP of three operands is not known, and v_permlanex16
+# reads other lanes than its text in AMD's manual says.
+IN_PLACE = r"_dpp (v\d+), (v\d+, )?\1 (row|quad)"
+RDNA_LANES = r"_e64_dpp|v_permlanex16"
 UNKNOWN = {
-    "gfx90a": "v_mfma_",
-    "gfx942": "v_mfma_(f64|i32)",
-    "gfx950": "v_mfma_(f64|i32)",
-    "gfx1201": r"v_wmma_\w+_(fp|bf)8",
+    "gfx90a": rf"v_mfma_|{IN_PLACE}",
+    "gfx942": rf"v_mfma_(f64|i32)|{IN_PLACE}",
+    "gfx950": rf"v_mfma_(f64|i32)|{IN_PLACE}",
+    "gfx1100": rf"{RDNA_LANES}|{IN_PLACE}",
+    "gfx1201": rf"v_wmma_\w+_(fp|bf)8|{RDNA_LANES}|{IN_PLACE}",
 }
 
 needs_emulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")

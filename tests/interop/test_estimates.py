@@ -104,9 +104,10 @@ def test_large_products_take_large_tiles_and_a_row_takes_flat_ones(target: str) 
 
 @pytest.mark.parametrize("target", ["sm_90a", "gfx942"])
 def test_the_tiles_of_the_built_in_product_are_those_that_the_model_prefers(target: str) -> None:
-    """The kernel chooses by a formula of its own, which has to be within a third of the best tiles by the model."""
+    """The kernel chooses by a formula of its own: its tiles are near the best ones, or it cuts the inner axis."""
     kinds = [(DType.bfloat16, 2)] * 2
-    for m, k, n in ((4096, 4096, 4096), (2048, 1024, 2048)):
+    large = ((4096, 4096, 4096), (512, 512, 512))
+    for m, k, n in (*large, (128, 16384, 128)):
         graph = op_graph("matmul", [f"bfloat16[{m}, {k}]", f"bfloat16[{k}, {n}]"], {}, target)
         built_in = sum(each.score for each in Roofline.of(launch_counts(graph.ir, target, {}), target).kernels)
         sizes = {"m": m, "n": n, "k": k}
@@ -114,7 +115,7 @@ def test_the_tiles_of_the_built_in_product_are_those_that_the_model_prefers(targ
             Roofline.of([counts(kernels.tiled_product, kinds, sizes, target, M=M, N=N, K=32)], target).kernels[0].score
             for M, N in ((64, 64), (128, 128))
         ]
-        assert built_in <= 1.33 * min(scores), (m, k, n)
+        assert built_in <= (1.1 if (m, k, n) in large else 0.6) * min(scores), (m, k, n)
 
 
 def command(*arguments: str) -> str:

@@ -85,6 +85,22 @@ def shuffle_case(dtype: Any, block: int) -> GpuCase:
     )
 
 
+def exchanged(x: Array, lanes: int, block: int) -> Array:
+    rows = [moved(x, block, lanes, lambda k, i, bits=bits: k ^ bits) for bits in range(32)]  # type: ignore[misc]
+    both = moved(x, block, lanes, lambda k, i: 17) + moved(x, block, lanes, lambda k, i: 9)
+    return np.stack([*rows, both])
+
+
+def exchange_case(dtype: Any, block: int) -> GpuCase:
+    name = f"warps exchange {np.dtype(dtype).name} {block}"
+
+    def reference(x: Array, lanes: int = 32) -> Array:
+        return exchanged(x, lanes, block)
+
+    inputs = lambda: (numbers(dtype, 2 * block),)  # noqa: E731
+    return GpuCase(name, "warps.py", "warps::exchange", inputs, reference, {"block": block}, by_lanes=True)
+
+
 def matched(x: Array, wide: Array, lanes: int) -> Array:
     out = np.zeros((4, len(x)), np.uint64)
     for i, (first, count) in enumerate(in_warps(x, 80, lanes)):
@@ -225,6 +241,9 @@ CASES: tuple[GpuCase, ...] = (
     shuffle_case(np.float32, 64),
     shuffle_case(np.int32, 100),
     shuffle_case(np.int64, 20),
+    exchange_case(np.int32, 64),
+    exchange_case(np.int64, 128),
+    exchange_case(np.float32, 48),
     GpuCase(
         "warps shuffle dtypes",
         "warps.py",

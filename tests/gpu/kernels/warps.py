@@ -62,6 +62,19 @@ def shuffle(
     ctx.launch(shuffle_thread, out, x, n, grid=ceildiv(x.dim(0), block), block=block)
 
 
+def exchange_thread(out, x):
+    """Lanes that differ in bits which are known, and lanes that are."""
+    i = gpu.global_idx.x
+    for bits in unroll(32):
+        out[bits, i] = gpu.warp.shuffle_xor(x[i], bits)
+    out[32, i] = gpu.warp.shuffle_idx(x[i], 17) + gpu.warp.broadcast(x[i], 9)
+
+
+@register("warps::exchange")
+def exchange(out: OutputTensor[T, "33 n"], x: InputTensor[T, "n"], ctx: DeviceContext, *, block: int = 64) -> None:
+    ctx.launch(exchange_thread, out, x, grid=ceildiv(x.dim(0), block), block=block)
+
+
 def shuffle_dtypes_thread(outs, xs):
     """A constant, a lane known at run time, and the other half of the warp, of every kind of number."""
     i = gpu.thread_idx.x
