@@ -159,7 +159,7 @@ def test_every_rule_and_pass_is_reached(monkeypatch: pytest.MonkeyPatch) -> None
             done = optimise_graph(with_weights(ir)[0] if seed % 2 else ir, load, None, False)
         fired.update(each.name for each in done.passes if each.changed)
     wanted = {rule.name for rule in simplify.RULES} | {each.name for each in PASSES if isinstance(each, GraphPass)}
-    wanted.remove("overlap")  # it divides collectives: tests/graph/test_overlap.py
+    wanted -= {"overlap", "cut_products"}  # they change collectives: tests/graph/test_overlap.py, test_cut_products.py
     assert wanted - set(fired) <= ROWS, fired
 
 
