@@ -89,7 +89,7 @@ class Forest:
         if not self.roots:
             call.fail("has no trees")
         self.check(call, outputs)
-        rows = x if x.dtype is self.dtype else ops.cast(x, self.dtype)
+        rows = ops.cast(x, self.dtype)
         most = max((node[0] for node in self.nodes), default=-1)
         text = f"its nodes compare feature {most}, and a row has {rows.shape[1]}"
         check_at_least(call.node.op_type, "X", rows.shape[1], most + 1, text)
@@ -137,10 +137,12 @@ class Attributes:
 
     def floats(self, name: str) -> tuple[Array, DType]:
         """Floats and their dtype; a tensor may stand for them, which may have 64 bits."""
-        tensor = self.values.get(f"{name}_as_tensor", self.values.get(name))
-        if isinstance(tensor, KnownTensor) and tensor.array.size:
-            return tensor.array.reshape(-1), tensor.dtype
-        return np.asarray(self.values.get(name) or [], np.float32), DType.float32
+        for value in (self.values.get(f"{name}_as_tensor"), self.values.get(name)):
+            if isinstance(value, KnownTensor) and value.array.size:
+                return value.array.reshape(-1), value.dtype
+            if isinstance(value, list) and value:
+                return np.asarray(value, np.float32), DType.float32
+        return np.asarray([], np.float32), DType.float32
 
     def number(self, name: str, default: int) -> int:
         """One integer."""

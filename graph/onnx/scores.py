@@ -32,8 +32,7 @@ def chosen_label(call: NodeCall, place: TensorValue, labels: Sequence[int | str]
 
 def transformed(call: NodeCall, scores: TensorValue, transform: str) -> TensorValue:
     """Scores as an attribute `post_transform` requests."""
-    if transform == "NONE":
-        return scores
+    _check_transform(call, transform)
     if transform == "LOGISTIC":
         return ops.sigmoid(scores)
     if transform == "SOFTMAX":
@@ -43,18 +42,22 @@ def transformed(call: NodeCall, scores: TensorValue, transform: str) -> TensorVa
         powers = ops.where(zero, 0.0, ops.exp(scores - ops.max(scores, axis=-1)))
         total = ops.sum(powers, -1)
         return powers / ops.where(ops.equal(total, 0.0), 1.0, total)
-    if transform == "PROBIT":
-        return _normal_quantile(scores)
-    call.fail(f"attribute 'post_transform' is {transform!r}, and {', '.join(TRANSFORMS)} are known")
+    return _normal_quantile(scores) if transform == "PROBIT" else scores
 
 
 def two_columns(call: NodeCall, score: TensorValue, transform: str, *, complement: bool) -> TensorValue:
     """The scores of two classes, of the one that the second has: 1 - score and score, or -score and score."""
+    _check_transform(call, transform)
     if transform == "LOGISTIC":
         return ops.concat([ops.sigmoid(ops.negate(score)), ops.sigmoid(score)], 1)
     if transform == "PROBIT":
         score = _normal_quantile(score)
     return ops.concat([1.0 - score if complement else ops.negate(score), score], 1)
+
+
+def _check_transform(call: NodeCall, transform: str) -> None:
+    if transform not in TRANSFORMS:
+        call.fail(f"attribute 'post_transform' is {transform!r}, and {', '.join(TRANSFORMS)} are known")
 
 
 def _normal_quantile(share: TensorValue) -> TensorValue:
@@ -65,10 +68,8 @@ def _normal_quantile(share: TensorValue) -> TensorValue:
     x = ops.cast(share, DType.float64) * 2.0 - 1.0
     inner = ops.log1p(ops.negate(x * x))
     first = 2 / (math.pi * 0.147) + inner * 0.5
-    y = ops.sqrt(ops.sqrt(first * first - inner / 0.147) - first) * ops.where(
-        ops.less(x, 0.0), -1.0, ops.full_like(x, 1.0)
-    )
+    sign = ops.where(ops.less(x, 0.0), -1.0, ops.full_like(x, 1.0))
+    y = ops.sqrt(ops.sqrt(first * first - inner / 0.147) - first) * sign
     for _ in range(3):
         y = y - (ops.erf(y) - x) * ops.exp(y * y) * (math.sqrt(math.pi) / 2)
-    ends = ops.where(ops.less(x, 0.0), -math.inf, ops.full_like(x, math.inf))
-    return ops.cast(ops.where(ops.equal(ops.abs(x), 1.0), ends, y * math.sqrt(2)), DType.float32)
+    return ops.cast(ops.where(ops.equal(ops.abs(x), 1.0), sign * math.inf, y * math.sqrt(2)), DType.float32)

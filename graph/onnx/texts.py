@@ -6,6 +6,8 @@ elements move the numbers. An output of texts is the int64 tensor of the numbers
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx
 
@@ -35,7 +37,9 @@ class Texts:
 
 
 def texts_of(tensor: onnx.TensorProto) -> Texts:
-    """The elements of a tensor of texts."""
+    """The elements of a tensor of texts; ValueError where they are not as many as its sizes say."""
     listed = tuple(each.decode("utf-8", "replace") for each in tensor.string_data)
+    if math.prod(tensor.dims) != len(listed) or min(tensor.dims, default=0) < 0:
+        raise ValueError(f"the tensor {tensor.name!r} has the sizes {list(tensor.dims)} and {len(listed)} texts")
     places = np.arange(len(listed), dtype=np.int64).reshape(tuple(tensor.dims))
     return Texts(KnownTensor(places, DType.int64), listed)

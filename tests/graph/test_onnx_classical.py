@@ -365,3 +365,36 @@ def test_maps_of_labels_are_columns() -> None:
     model = model_of("ZipMap", {"x": x}, {"classlabels_int64s": [3, 8]}, domain=ML)
     assert by_runtime(model, {"x": x})[0][1] == {3: x[1, 0], 8: x[1, 1]}
     np.testing.assert_array_equal(by_graph(model, {"x": x})[0], x)
+
+
+def test_an_ensemble_may_list_no_members() -> None:
+    given = ensemble()
+    given["nodes_modes"] = onnx.numpy_helper.from_array(np.array([0, 0, 3], np.uint8))
+    given["membership_values"] = onnx.numpy_helper.from_array(np.zeros(0, np.float32))
+    both("TreeEnsemble", {"x": np.array([[1, 0], [-1, 3]], np.float32)}, given, opset=5)
+
+
+def test_attributes_that_fit_nothing_are_refused() -> None:
+    def refused(message: str, op_type: str, x: Array, attributes: dict[str, Any]) -> None:
+        with pytest.raises(GraphError, match=message):
+            from_onnx(model_of(op_type, {"x": x}, attributes, outputs=2 if "Classifier" in op_type else 1, domain=ML))
+
+    two = {"coefficients": [1.0, 2.0], "intercepts": [0.5], "classlabels_ints": [4, 2], "post_transform": "SIGMOID"}
+    refused("'SIGMOID', and NONE", "LinearClassifier", drawn(0, 3, 2), two)
+    three = {"coefficients": [1.0] * 6, "intercepts": [0.5] * 3, "classlabels_ints": [4, 2, 1]}
+    refused("'SIGMOID', and NONE", "LinearClassifier", drawn(0, 3, 2), {**three, "post_transform": "SIGMOID"})
+    keys = {"keys_floats": [0.5, 1.0], "values_int64s": [1, 2]}
+    refused("elements of int64, and its keys are float32", "LabelEncoder", np.array([0, 1]), keys)
+
+
+@pytest.mark.parametrize("sizes", [[3], [-1], [2**62]], ids=str)
+def test_texts_that_are_not_as_many_as_their_sizes_say_are_refused(sizes: list[int]) -> None:
+    model = texts_model(
+        [helper.make_node("Gather", ["names", "x"], ["y"])],
+        [helper.make_tensor_value_info("x", TensorProto.INT64, ["n"])],
+        {"names": ["a"]},
+        ["y"],
+    )
+    model.graph.initializer[0].dims[:] = sizes
+    with pytest.raises(GraphError, match="'names' has the sizes"):
+        from_onnx(model)

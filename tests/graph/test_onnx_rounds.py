@@ -203,7 +203,9 @@ def test_results_of_a_size_that_an_arm_computes_are_refused(other: str) -> None:
 # *** rounds that do not depend on each other ***
 
 
-def distances(reduction: str, attributes: dict[str, Any], *, scanned: list[Any], extra: bool = False) -> Any:
+def distances(
+    reduction: str, attributes: dict[str, Any], *, scanned: list[Any], extra: bool = False, opset: int = 17
+) -> Any:
     """A Scan over the rows of `x` that compares each with all rows of `held`."""
     nodes = [
         helper.make_node("Identity", ["state"], ["state_out"]),
@@ -228,7 +230,7 @@ def distances(reduction: str, attributes: dict[str, Any], *, scanned: list[Any],
     outer = [onnx.numpy_helper.from_array(np.array([2.0], np.float32), "factor")] if extra else []
     outer += [onnx.numpy_helper.from_array(np.array(0), "axis")] if extra else []
     graph = helper.make_graph([scan], "g", inputs, results, initializer=outer)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
 
 @pytest.mark.parametrize("scanned", [["n", 3], [6, 3]], ids=str)
@@ -238,9 +240,25 @@ def distances(reduction: str, attributes: dict[str, Any], *, scanned: list[Any],
 def test_independent_rounds_run_at_once(
     reduction: str, attributes: dict[str, Any], extra: bool, scanned: list[Any]
 ) -> None:
-    model = distances(reduction, attributes, scanned=scanned, extra=extra)
+    check_rounds(distances(reduction, attributes, scanned=scanned, extra=extra), at_once=not extra)
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18])
+@pytest.mark.parametrize("attributes", [{}, {"keepdims": 0}], ids=str)
+@pytest.mark.parametrize("reduction", ["ReduceSum", "ReduceMax"])
+def test_reductions_of_whole_rounds_keep_the_rounds_apart(
+    reduction: str, attributes: dict[str, Any], opset: int
+) -> None:
+    """Axes are an attribute in older versions and an input in newer ones; without them all axes of a round count."""
+    model = distances(reduction, attributes, scanned=["n", 3], opset=opset)
+    model.graph.node[0].attribute[0].g.node[1].op_type = "Max"  # whose sums have roots
+    check_rounds(model, at_once=True)
+
+
+def check_rounds(model: Any, *, at_once: bool) -> None:
+    """A model of `distances` gives what ONNX Runtime gives; `at_once`: by a few kernels for any number of rounds."""
     random = np.random.default_rng(0)
-    given = {"held": random.standard_normal((4, 3)), "x": random.standard_normal((6, 3))}
+    given = {"held": random.random((4, 3)), "x": random.random((6, 3))}
     given = {name: array.astype(np.float32) for name, array in given.items()}
     loaded = InferenceSession().load(from_onnx(model))
     last, result = (each.to_numpy() for each in loaded.execute(*given.values()))
@@ -248,4 +266,4 @@ def test_independent_rounds_run_at_once(
     wanted = by_runtime(model, given)[1]
     assert result.shape == wanted.shape
     np.testing.assert_allclose(result, wanted, rtol=1e-5)
-    assert extra or len(loaded.kernel_summaries) <= 3  # however many rounds there are
+    assert not at_once or len(loaded.kernel_summaries) <= 3

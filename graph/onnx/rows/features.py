@@ -23,7 +23,7 @@ from ..texts import Texts
 
 def as_float(x: TensorValue) -> TensorValue:
     """A tensor in float32, which most op types of ai.onnx.ml compute in."""
-    return x if x.dtype is DType.float32 else ops.cast(x, DType.float32)
+    return ops.cast(x, DType.float32)
 
 
 def as_rows(call: NodeCall, x: TensorValue) -> TensorValue:
@@ -114,7 +114,7 @@ def normalizer(call: NodeCall, x: TensorValue, *, norm: str) -> TensorValue:
         size = ops.sqrt(ops.sum(rows * rows, -1))
     else:
         call.fail(f"attribute 'norm' is {norm!r}, and MAX, L1 and L2 are known", argument="norm")
-    return ops.where(ops.equal(size, 0.0), rows, rows / ops.where(ops.equal(size, 0.0), 1.0, size))
+    return rows / ops.where(ops.equal(size, 0.0), 1.0, size)
 
 
 # *** categories ***
@@ -134,6 +134,8 @@ def looked_up(call: NodeCall, x: Value, keys: list[str] | Array, values: Array, 
     if isinstance(x, Texts):
         call.fail("gets texts, and its keys are numbers")
     given = call.tensor(x)
+    if given.dtype.is_float() != (keys.dtype.kind == "f"):
+        call.fail(f"gets elements of {given.dtype}, and its keys are {keys.dtype}")
     number = given.dtype.to_numpy()
     of = {key: place for place, key in enumerate(keys.astype(number).tolist()) if key == key}
     nan = [place for place, key in enumerate(keys.tolist()) if key != key]

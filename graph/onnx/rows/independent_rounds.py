@@ -93,6 +93,7 @@ def _reduction(call: NodeCall, node: onnx.NodeProto, inputs: list[Value]) -> tup
     changed.CopyFrom(node)
     kept = [each for each in node.attribute if each.name != "axes"]
     axes = next((list(each.ints) for each in node.attribute if each.name == "axes"), None)
+    takes_input = "axes" not in onnx.defs.get_schema(node.op_type, call.opset, "").attributes  # of newer versions
     if len(inputs) > 1 and inputs[1] is not None:
         if not isinstance(inputs[1], KnownTensor) or inputs[1].symbolic:
             raise Undo
@@ -104,7 +105,8 @@ def _reduction(call: NodeCall, node: onnx.NodeProto, inputs: list[Value]) -> tup
         raise Undo
     del changed.attribute[:]
     changed.attribute.extend(kept)
-    if len(inputs) > 1:
+    if takes_input:
+        changed.input[1:] = [f"axes of {node.output[0]}"]
         return changed, [inputs[0], KnownTensor(np.asarray(behind, np.int64), DType.int64)]
     changed.attribute.append(onnx.helper.make_attribute("axes", behind))
     return changed, inputs

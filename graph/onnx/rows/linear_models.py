@@ -142,7 +142,7 @@ def svm_regressor(
         result = _kernel(call, rows, _matrix(call, rows, weights, 1, "coefficients"), kernel_type, kernel_params)
     result = result + float(offset[0]) if offset.size else result
     if one_class:
-        return ops.where(ops.greater(result, 0.0), 1.0, ops.full(result.shape, -1.0, DType.float32, rows.device))
+        return ops.where(ops.greater(result, 0.0), 1.0, ops.full_like(result, -1.0))
     return transformed(call, result, post_transform)
 
 

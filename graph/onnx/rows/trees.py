@@ -170,7 +170,6 @@ def _add_nodes(call: NodeCall, forest: Forest, attributes: Attributes) -> None:
     A node that tests whether a feature is a member of a set becomes one node for each member, each the successor of the
     one before it where that does not hold.
     """
-
     ways = [[attributes.ints(f"nodes_{way}{what}") for what in ("leafs", "nodeids")] for way in ("true", "false")]
     features, modes = attributes.ints("nodes_featureids"), attributes.ints("nodes_modes")
     splits, _ = attributes.floats("nodes_splits")
