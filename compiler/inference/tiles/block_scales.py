@@ -22,7 +22,7 @@ WORD = 4  # scales that a lane brings at most
 class BlockScales:
     """Factors of each `block` neighbours along the inner axis: M x K / block of a, K / block x N of b.
 
-    `packed`: the dtype of the elements, of which each byte of the operands has two; None where they have one each.
+    `packed` is the dtype of the elements where the operands are bytes that hold two elements each; else None.
     """
 
     a: DotOperand

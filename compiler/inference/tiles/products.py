@@ -152,8 +152,21 @@ def _multiply(
 ) -> TileValue:
     if row.of_groups:
         return group_products.multiply(call, row, left, right, acc, waits)
+    return by_warps(call, row, left, right, acc)
+
+
+def by_warps(
+    call: Point,
+    row: MatrixProduct,
+    left: DotOperand,
+    right: DotOperand,
+    acc: TileValue,
+    scales: BlockScales | None = None,
+    steps: range | None = None,
+) -> TileValue:
+    """`acc + left @ right` by an instruction of one warp; of `steps` along the inner axis, or of all."""
     multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
-    return multiply(call, row, left, right, acc)
+    return multiply(call, row, left, right, acc, scales, steps)
 
 
 @dataclass(frozen=True)
@@ -188,8 +201,8 @@ def misfit(call: Point, row: MatrixProduct, wanted: WantedProduct) -> str | None
         return tensor_products.misfit(call, row, left, right, wanted.acc)
     if row.of_groups:
         return group_products.misfit(row, acc, depth, left, right)
-    misfit = wave_fragments.misfit if row.form.rows_first else fragments.misfit
-    return misfit(row, acc, depth)
+    of_warp = wave_fragments.misfit if row.form.rows_first else fragments.misfit
+    return of_warp(row, acc, depth)
 
 
 def row_for(call: Point, wanted: WantedProduct, precision: str) -> tuple[MatrixProduct | None, str]:
@@ -260,11 +273,10 @@ def by_blocks(
     builder = call.builder
     operands = _Factors(left.in_memory(call, "a"), right.in_memory(call, "b"), scales)
     rows, first = _places(call, acc)
-    multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
     zeros, steps = layouts.filled(builder, acc.dtype, acc.layout, 0), scales.block // row.shape[2]
     for number in range(left.shape[1] // scales.block):
         of_block = range(number * steps, (number + 1) * steps)
-        sums = multiply(call, row, operands.a, operands.b, zeros, steps=of_block)
+        sums = by_warps(call, row, operands.a, operands.b, zeros, steps=of_block)
         factors = operands.of_block(call, number, rows, first, acc)
         parts = zip(sums.parts, factors, acc.parts, strict=True)
         acc = TileValue(acc.dtype, acc.layout, tuple(builder.row("fma", list(part)) for part in parts))

@@ -19,10 +19,10 @@ from ...targets.products import MatrixProduct, product_rows
 from ..evaluator import Point
 from ..values.describe import describe
 from ..values.tiles import TileProduct, TileValue
-from . import fragments, layouts, wave_fragments
+from . import layouts
 from .block_scales import BlockScales
 from .operands import DotOperand
-from .products import WantedProduct, by_blocks, by_elements, factors, misfit, row_for
+from .products import WantedProduct, by_blocks, by_elements, by_warps, factors, misfit, row_for
 
 # How many neighbours along the inner axis have a scale: by their dtype, and by that of the scale.
 BLOCKS: Final = {
@@ -66,8 +66,7 @@ def dot(call: Point, operands: tuple[object, object], given: object, scales: obj
         return by_blocks(call, of_blocks, left, right, acc, blocks)
     if row is None:
         return by_elements(call, left, right, acc, dtype.name, blocks)
-    multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
-    return multiply(call, row, left, right, acc, blocks)
+    return by_warps(call, row, left, right, acc, blocks)
 
 
 def _row_of_blocks(call: Point, wanted: WantedProduct) -> MatrixProduct | None:
