@@ -14,10 +14,20 @@ an exchange fails or is too large.
 from __future__ import annotations
 
 import re
+from ctypes import sizeof
 from typing import Final
 
 from ...dsl.contract import abi
-from ...dsl.contract.exchange import BOARD_WORDS, MOST_OPEN, OPEN_WORDS, RANKS_WORDS, SLOT_WORDS, Exchange
+from ...dsl.contract.exchange import (
+    BOARD_WORDS,
+    MOST_DIRECT,
+    MOST_OPEN,
+    OTHER_SIZE,
+    RANKS_WORDS,
+    SLOT_WORDS,
+    Exchange,
+    OpenExchange,
+)
 from ...dsl.diagnostics.errors import TargetError
 from ..codegen.llvm import compile_module
 from ..targets import Target
@@ -48,10 +58,11 @@ def exchange_text(system: ThreadSystem) -> str:
         for number, word in enumerate(words):
             place = f"getelementptr inbounds i8, ptr %{name}, i64 {8 * number}"
             text = text.replace(f"{name.upper()}({word})", place)
-    for word in OPEN_WORDS:
-        text = text.replace(f"OPEN_{word.upper()}", str(8 * OPEN_WORDS.index(word)))
-    text = text.replace("OPEN_SIZE", str(8 * len(OPEN_WORDS))).replace("MOST_OPEN", str(MOST_OPEN))
+    for word in ("to", "number", "bytes", "requests"):
+        text = text.replace(f"OPEN_{word.upper()}", str(getattr(OpenExchange, word).offset))
+    text = text.replace("OPEN_SIZE", str(sizeof(OpenExchange))).replace("MOST_OPEN", str(MOST_OPEN))
     numbers = {"STATUS_OFFSET": abi.STATUS_OFFSET, "POLL_OFFSET": abi.POLL_OFFSET, "PATIENCE": PATIENCE, "PAUSE": PAUSE}
+    numbers |= {"OTHER_SIZE": OTHER_SIZE, "REQUESTS": 2 * MOST_DIRECT}
     for name, number in numbers.items():
         text = text.replace(name, str(number))
     return text.replace("SYS_FUTEX", str(system.futex)).replace("SYS_YIELD", str(system.sched_yield))
@@ -67,12 +78,15 @@ _TEXT: Final = """
 declare i64 @syscall(i64, ...)
 declare i32 @clock_gettime(i32, ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.umax.i64(i64, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define i32 @ek_mpi_exchange(ptr %context, ptr %slot, i32 %kind, ptr %to, ptr %from, i64 %bytes, i64 %count, i64 %node) {
 entry:
   %request = alloca i64, align 8
   %sending = alloca i64, align 8
+  %requests = alloca [REQUESTS x i64], align 8
+  %state = alloca [64 x i8], align 8
   %ranks = GET(ptr, SLOT(ranks))
   %source = GET(i64, SLOT(source))
   %target = GET(i64, SLOT(target))
@@ -80,8 +94,6 @@ entry:
   %byte = GET(i64, RANKS(byte))
   %tag = GET(i64, RANKS(tag))
   %most = GET(i64, RANKS(most))
-  %Iallgather.place = RANKS(Iallgather)
-  %Ialltoall.place = RANKS(Ialltoall)
   %large = icmp sgt i64 %bytes, %most
   br i1 %large, label %hand.over, label %begin
 hand.over:
@@ -90,59 +102,43 @@ hand.over:
   ret i32 %made
 begin:
   switch i32 %kind, label %move [
-    i32 KIND_ALLGATHER, label %allgather
-    i32 KIND_ALLTOALL, label %alltoall
+    i32 KIND_ALLGATHER, label %together
+    i32 KIND_ALLTOALL, label %together
+    i32 KIND_GATHER_PIECES, label %together
     i32 KIND_BROADCAST, label %broadcast
-    i32 KIND_GATHER_PIECES, label %gather.pieces
     i32 KIND_START_ALLGATHER, label %find.free
     i32 KIND_START_ALLTOALL, label %find.free
     i32 KIND_WAIT, label %find.open
     i32 KIND_PROGRESS, label %go.on
   ]
-allgather:
+together:
   call void @count(ptr %ranks)
-START(Iallgather, ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %comm, ptr %request)
-  br label %wait
-alltoall:
-  call void @count(ptr %ranks)
-START(Ialltoall, ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %comm, ptr %request)
-  br label %wait
+  %together.code = call i32 @begin(ptr %ranks, i32 %kind, ptr %to, ptr %from, i64 %bytes, ptr %requests)
+  %now.begun = GET(i64, RANKS(begun))
+  %ended = call i32 @wait_all(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %requests,
+                              i32 %together.code, i64 %now.begun, i64 %bytes)
+  ret i32 %ended
 broadcast:
   call void @count(ptr %ranks)
 START(Ibcast, ptr %to, i64 %bytes, i64 %byte, i64 %source, i64 %comm, ptr %request)
-  br label %wait
-gather.pieces:
-  %pieces = GET(i64, RANKS(pieces))
-  call void @count(ptr %ranks)
-  %gather = GET(ptr, RANKS(Iallgather))
-  %gather.code = call i32 %gather(ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %pieces,
-                                  ptr %request)
-  br label %wait
-wait:
-  %code = phi i32 [ %Iallgather.code, %allgather ], [ %Ialltoall.code, %alltoall ], [ %Ibcast.code, %broadcast ],
-                  [ %gather.code, %gather.pieces ]
-  %now.begun = GET(i64, RANKS(begun))
-  %ended = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code,
-                          i64 %now.begun)
-  ret i32 %ended
+  %cast = GET(i64, RANKS(begun))
+  %got = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %Ibcast.code,
+                        i64 %cast, ptr %state)
+  ret i32 %got
 find.free:
   %free = call ptr @open_row(ptr %ranks, ptr null)
   %no.row = icmp eq ptr %free, null
   %no.bytes = icmp eq i64 %bytes, 0
   %at.once = or i1 %no.row, %no.bytes
-  %gathers = icmp eq i32 %kind, KIND_START_ALLGATHER
-  br i1 %at.once, label %do.at.once, label %start
-do.at.once:
-  br i1 %gathers, label %allgather, label %alltoall
+  br i1 %at.once, label %together, label %start
 start:
   call void @count(ptr %ranks)
   %number = GET(i64, RANKS(begun))
   call void @open(ptr %free, ptr %to, i64 %number)
-  %free.request = getelementptr inbounds i8, ptr %free, i64 OPEN_REQUEST
-  %begin.at = select i1 %gathers, ptr %Iallgather.place, ptr %Ialltoall.place
-  %begin.one = load ptr, ptr %begin.at
-  %begin.code = call i32 %begin.one(ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %comm,
-                                    ptr %free.request)
+  %free.bytes = getelementptr inbounds i8, ptr %free, i64 OPEN_BYTES
+  store i64 %bytes, ptr %free.bytes
+  %free.requests = getelementptr inbounds i8, ptr %free, i64 OPEN_REQUESTS
+  %begin.code = call i32 @begin(ptr %ranks, i32 %kind, ptr %to, ptr %from, i64 %bytes, ptr %free.requests)
   %not.begun = icmp ne i32 %begin.code, 0
   br i1 %not.begun, label %begin.failed, label %done
 begin.failed:
@@ -156,11 +152,13 @@ find.open:
   %nothing.begun = or i1 %not.open, %no.place
   br i1 %nothing.begun, label %done, label %wait.open
 wait.open:
-  %open.request = getelementptr inbounds i8, ptr %begun.row, i64 OPEN_REQUEST
+  %open.requests = getelementptr inbounds i8, ptr %begun.row, i64 OPEN_REQUESTS
   %open.number.at = getelementptr inbounds i8, ptr %begun.row, i64 OPEN_NUMBER
   %open.number = load i64, ptr %open.number.at
-  %open.ended = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %open.request, i32 0,
-                               i64 %open.number)
+  %open.bytes.at = getelementptr inbounds i8, ptr %begun.row, i64 OPEN_BYTES
+  %open.bytes = load i64, ptr %open.bytes.at
+  %open.ended = call i32 @wait_all(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %open.requests,
+                                   i32 0, i64 %open.number, i64 %open.bytes)
   %still.open = icmp ne i32 %open.ended, 0
   br i1 %still.open, label %failed, label %close
 close:
@@ -189,7 +187,7 @@ send.too:
 send:
 START(Isend, ptr %from, i64 %bytes, i64 %byte, i64 %target, i64 %tag, i64 %comm, ptr %sending)
   %sent = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %sending, i32 %Isend.code,
-                         i64 %so.far)
+                         i64 %so.far, ptr %state)
   %lost = icmp ne i32 %sent, 0
   br i1 %lost, label %failed, label %received
 failed:
@@ -197,11 +195,84 @@ failed:
 received:
   br i1 %receives, label %await, label %done
 await:
-  %came = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %begun,
-                         i64 %so.far)
+  %came = call i32 @receive(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %begun,
+                            i64 %so.far, i64 %bytes, i64 %source)
   ret i32 %came
 done:
   ret i32 0
+}
+
+; Begins to exchange pieces between all ranks. A few ranks send each other messages, whose sizes can be compared; of
+; more ranks the library's functions need fewer steps. Row k of `requests` has those of what comes from rank k and of
+; what goes there; a function of the library has the first.
+define internal i32 @begin(ptr %ranks, i32 %kind, ptr %to, ptr %from, i64 %bytes, ptr %requests) {
+entry:
+  %byte = GET(i64, RANKS(byte))
+  %all = GET(i64, RANKS(comm))
+  %pieces = GET(i64, RANKS(pieces))
+  %in.pieces = icmp eq i32 %kind, KIND_GATHER_PIECES
+  %comm = select i1 %in.pieces, i64 %pieces, i64 %all
+  %gathers.now = icmp eq i32 %kind, KIND_ALLGATHER
+  %gathers.later = icmp eq i32 %kind, KIND_START_ALLGATHER
+  %gathers.some = or i1 %gathers.now, %gathers.later
+  %gathers = or i1 %gathers.some, %in.pieces
+  %size = GET(i64, RANKS(direct))
+  %are.few = icmp ne i64 %size, 0
+  br i1 %are.few, label %few, label %many
+many:
+  %gather = GET(ptr, RANKS(Iallgather))
+  %scatter = GET(ptr, RANKS(Ialltoall))
+  %function = select i1 %gathers, ptr %gather, ptr %scatter
+  %code = call i32 %function(ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %comm, ptr %requests)
+  ret i32 %code
+few:
+  %moves = GET(i64, RANKS(tag))
+  %tag = add i64 %moves, 1
+  %step = select i1 %gathers, i64 0, i64 %bytes  ; between what goes to one rank and to the next
+  %own = GET(i64, RANKS(own))
+  %own.bytes = mul i64 %own, %bytes
+  %own.skipped = mul i64 %own, %step
+  %own.to = getelementptr inbounds i8, ptr %to, i64 %own.bytes
+  %own.from = getelementptr inbounds i8, ptr %from, i64 %own.skipped
+  call void @llvm.memcpy.p0.p0.i64(ptr %own.to, ptr %own.from, i64 %bytes, i1 false)
+  br label %next.receive
+next.receive:
+  %k = phi i64 [ 0, %few ], [ %k.next, %received ]
+  %k.own = icmp eq i64 %k, %own
+  br i1 %k.own, label %received, label %receive
+receive:
+  %k.bytes = mul i64 %k, %bytes
+  %k.to = getelementptr inbounds i8, ptr %to, i64 %k.bytes
+  %k.place = mul i64 %k, 16
+  %k.request = getelementptr inbounds i8, ptr %requests, i64 %k.place
+START(Irecv, ptr %k.to, i64 %bytes, i64 %byte, i64 %k, i64 %tag, i64 %comm, ptr %k.request)
+  %k.refused = icmp ne i32 %Irecv.code, 0
+  br i1 %k.refused, label %fail, label %received
+received:
+  %k.next = add i64 %k, 1
+  %k.more = icmp slt i64 %k.next, %size
+  br i1 %k.more, label %next.receive, label %next.send
+next.send:
+  %n = phi i64 [ 1, %received ], [ %n.next, %sent ]
+  %turned = add i64 %own, %n
+  %peer = urem i64 %turned, %size  ; each rank begins with another one
+  %skipped = mul i64 %peer, %step
+  %peer.from = getelementptr inbounds i8, ptr %from, i64 %skipped
+  %peer.place = mul i64 %peer, 16
+  %peer.row = getelementptr inbounds i8, ptr %requests, i64 %peer.place
+  %peer.request = getelementptr inbounds i8, ptr %peer.row, i64 8
+START(Isend, ptr %peer.from, i64 %bytes, i64 %byte, i64 %peer, i64 %tag, i64 %comm, ptr %peer.request)
+  %n.refused = icmp ne i32 %Isend.code, 0
+  br i1 %n.refused, label %fail, label %sent
+sent:
+  %n.next = add i64 %n, 1
+  %n.more = icmp slt i64 %n.next, %size
+  br i1 %n.more, label %next.send, label %begun
+begun:
+  ret i32 0
+fail:
+  %why = phi i32 [ %Irecv.code, %receive ], [ %Isend.code, %next.send ]
+  ret i32 %why
 }
 
 define internal void @count(ptr %ranks) {
@@ -242,13 +313,90 @@ entry:
   ret void
 }
 
-; Tests what was begun, once.
+; Waits for what `begin` has begun with this code, of so many bytes from each rank.
+define internal i32 @wait_all(
+    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %requests, i32 %code, i64 %number, i64 %bytes
+) {
+entry:
+  %state = alloca [64 x i8], align 8
+  %size = GET(i64, RANKS(direct))
+  %own = GET(i64, RANKS(own))
+  %are.few = icmp ne i64 %size, 0
+  %has.begun = icmp eq i32 %code, 0
+  %in.messages = and i1 %are.few, %has.begun
+  br i1 %in.messages, label %look, label %many
+many:
+  %ended = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %requests, i32 %code,
+                          i64 %number, ptr %state)
+  ret i32 %ended
+look:
+  %k = phi i64 [ 0, %entry ], [ %next, %received ]
+  %is.own = icmp eq i64 %k, %own
+  br i1 %is.own, label %received, label %send
+send:
+  %place = mul i64 %k, 16
+  %request = getelementptr inbounds i8, ptr %requests, i64 %place
+  %sending = getelementptr inbounds i8, ptr %request, i64 8
+  %sent = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %sending, i32 0, i64 %number,
+                         ptr %state)
+  %failed = icmp ne i32 %sent, 0
+  br i1 %failed, label %fail, label %receive
+receive:
+  %came = call i32 @receive(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 0,
+                            i64 %number, i64 %bytes, i64 %k)
+  %lost = icmp ne i32 %came, 0
+  br i1 %lost, label %fail, label %received
+received:
+  %next = add i64 %k, 1
+  %more = icmp slt i64 %next, %size
+  br i1 %more, label %look, label %done
+fail:
+  ret i32 1
+done:
+  ret i32 0
+}
+
+; Waits for a message of a rank, which has to have so many bytes. (MPI reports an error of longer ones.)
+define internal i32 @receive(
+    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code, i64 %number, i64 %bytes,
+    i64 %source
+) {
+entry:
+  %state = alloca [64 x i8], align 8
+  %size = alloca i64, align 8
+  store i64 0, ptr %size
+  %came = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code,
+                         i64 %number, ptr %state)
+  %failed = icmp ne i32 %came, 0
+  br i1 %failed, label %fail, label %measure
+measure:
+  %byte = GET(i64, RANKS(byte))
+  %get_count = GET(ptr, RANKS(Get_count))
+  %got = call i32 %get_count(ptr %state, i64 %byte, ptr %size)
+  %received = load i64, ptr %size  ; where a library has 32 bits, the others stay 0
+  %same = icmp eq i64 %received, %bytes
+  br i1 %same, label %done, label %differs
+differs:
+  %rank = trunc i64 %source to i32
+  %why = sub i32 OTHER_SIZE, %rank
+  %reported = call i32 @fail(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, i32 %why)
+  ret i32 1
+fail:
+  ret i32 1
+done:
+  ret i32 0
+}
+
+; Lets what was begun go on: looks at its requests, and leaves them to who waits for them.
 define internal void @progress(ptr %ranks) {
 entry:
   %flag = alloca i32, align 4
   %state = alloca [64 x i8], align 8
-  %test = GET(ptr, RANKS(Test))
+  %look_at = GET(ptr, RANKS(Request_get_status))
   %first = GET(ptr, RANKS(open))
+  %size = GET(i64, RANKS(direct))
+  %twice = mul i64 %size, 2
+  %requests = call i64 @llvm.umax.i64(i64 %twice, i64 1)
   br label %look
 look:
   %k = phi i64 [ 0, %entry ], [ %next, %other ]
@@ -258,9 +406,15 @@ look:
   %is.free = icmp eq ptr %known, null
   br i1 %is.free, label %other, label %try
 try:
-  %request = getelementptr inbounds i8, ptr %row, i64 OPEN_REQUEST
-  %result = call i32 %test(ptr %request, ptr %flag, ptr %state)
-  br label %other
+  %n = phi i64 [ 0, %look ], [ %n.next, %try ]
+  %n.place = mul i64 %n, 8
+  %n.at = add i64 %n.place, OPEN_REQUESTS
+  %request = getelementptr inbounds i8, ptr %row, i64 %n.at
+  %handle = load i64, ptr %request
+  %result = call i32 %look_at(i64 %handle, ptr %flag, ptr %state)
+  %n.next = add i64 %n, 1
+  %n.more = icmp slt i64 %n.next, %requests
+  br i1 %n.more, label %try, label %other
 other:
   %next = add i64 %k, 1
   %more = icmp slt i64 %next, MOST_OPEN
@@ -279,13 +433,12 @@ entry:
   ret i32 1
 }
 
-; Waits for an operation of this number, which was started with this code.
+; Waits for an operation of this number, which was started with this code, and keeps its status.
 define internal i32 @wait(
-    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code, i64 %number
+    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code, i64 %number, ptr %state
 ) {
 entry:
   %flag = alloca i32, align 4
-  %state = alloca [64 x i8], align 8
   %test = GET(ptr, RANKS(Test))
   %spins = GET(i64, RANKS(spins))
   %bad = icmp ne i32 %code, 0
@@ -304,7 +457,8 @@ again:
   %more = icmp slt i64 %next, %spins
   br i1 %more, label %spin, label %slow
 slow:
-  %ended = call i32 @wait_long(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i64 %number)
+  %ended = call i32 @wait_long(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i64 %number,
+                               ptr %state)
   ret i32 %ended
 wrong:
   %why = phi i32 [ %code, %entry ], [ %result, %spin ]
@@ -327,11 +481,10 @@ entry:
 }
 
 define internal i32 @wait_long(
-    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i64 %number
+    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i64 %number, ptr %state
 ) noinline {
 entry:
   %flag = alloca i32, align 4
-  %state = alloca [64 x i8], align 8
   %test = GET(ptr, RANKS(Test))
   %limit = GET(i64, RANKS(limit))
   %status.at = getelementptr inbounds i8, ptr %context, i64 STATUS_OFFSET

@@ -30,7 +30,8 @@ class Exchange(IntEnum):
     # `from` goes to rank `target` of the slot, and what rank `source` sends comes to `to`. Without a source `to` gets
     # zeros, unless it is `from`.
     MOVE = 3
-    # Python alone is called so: an exchange was not made. `bytes` is the code of the library, 0 where it took too long.
+    # Python alone is called so: an exchange was not made. `bytes` is the code of the library, 0 where it took too long,
+    # or that of another size.
     FAILED = 4
     GATHER_PIECES = 5  # as ALLGATHER, and in an order of its own: it may overtake what was called before, on some ranks
     # As ALLGATHER and ALLTOALL, which are begun: until WAIT with the same `to`, both memories belong to the exchange.
@@ -40,6 +41,8 @@ class Exchange(IntEnum):
     WAIT = 8  # until what was begun with this `to` is done; where nothing was begun, it is
     PROGRESS = 9  # lets what was begun go on, without waiting
 
+
+OTHER_SIZE: Final = -1  # less the rank: the code of a message that is shorter than its receiver expects
 
 # What those that begin do at once where they cannot.
 AT_ONCE: Final = {
@@ -51,12 +54,25 @@ AT_ONCE: Final = {
 
 # The words of a slot, of the table of a communicator of MPI, and of a row of the board before its text.
 SLOT_WORDS: Final = ("function", "ranks", "target", "source", "text", "size")
-COUNTED: Final = ("Iallgather", "Ialltoall", "Ibcast", "Isend", "Irecv")  # of MPI 4 they take counts of 64 bits
+COUNTED: Final = ("Iallgather", "Ialltoall", "Ibcast", "Isend", "Irecv", "Get_count")  # with 64 bits in MPI 4
 RANKS_WORDS: Final = (
-    *(*COUNTED, "Test", "comm", "pieces", "byte", "tag", "most", "spins", "limit"),
+    *(
+        *COUNTED,
+        "Test",
+        "Request_get_status",
+        "comm",
+        "pieces",
+        "byte",
+        "tag",
+        "own",
+        "direct",
+        "most",
+        "spins",
+        "limit",
+    ),
     *("begun", "awaited", "python", "board", "open"),
 )
-OPEN_WORDS: Final = ("to", "request", "number")
+MOST_DIRECT: Final = 8  # ranks up to which each sends a message to each
 MOST_OPEN: Final = 64  # operations of a communicator that are begun and not waited for; further ones are made at once
 BOARD_WORDS: Final = ("begun", "count", "vain", "ended")
 
@@ -93,10 +109,12 @@ class RanksTable(ctypes.Structure):
     """What the functions for MPI need of a communicator; its handles are numbers or addresses, as MPI has them.
 
     Fields:
-        Iallgather to Test: addresses of MPI's functions.
+        Iallgather to Request_get_status: addresses of MPI's functions.
         comm, pieces: handles of the communicator, and of one with the same ranks for `GATHER_PIECES`.
         byte: handle of the type of bytes.
-        tag: of messages between two ranks.
+        tag: of messages of `MOVE`; the next one is that of messages to all.
+        own: this rank.
+        direct: how many ranks there are, if each sends a message to each; otherwise 0.
         most: how many bytes a piece may have; Python moves larger ones.
         spins: how often an operation is tested before the thread gives its core to others.
         limit: how many nanoseconds it may take; 0 for ever.
@@ -115,11 +133,16 @@ class OpenExchange(ctypes.Structure):
 
     Fields:
         to: where its result comes; 0 while this row is free.
-        request: the handle of MPI.
         number: which operation of the communicator it is.
+        bytes: of one piece.
+        requests: handles of MPI: by rank, of a message that comes and of one that goes; or the first alone. Others are
+            those of no request.
     """
 
-    _fields_ = tuple((name, ctypes.c_int64) for name in OPEN_WORDS)
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("to", "number", "bytes")),
+        ("requests", ctypes.c_int64 * (2 * MOST_DIRECT)),
+    )
 
 
 class BoardRow(ctypes.Structure):

@@ -38,6 +38,19 @@ def different_calls(calls: Mapping[int, CollectiveCall]) -> KernelError:
     )
 
 
+def other_size(rank: int, call: CollectiveCall, sender: int | None) -> KernelError:
+    """The error of a rank that gets a tensor of another size than its own from another rank, if that is known."""
+    other = "another rank" if sender is None else f"rank {sender}"
+    return KernelError(
+        f"rank {rank} calls {call.signature}, and {other} calls it with another number of elements",
+        code="EK0861",
+        place=call.place,
+        op=call.op,
+        expected=call.signature,
+        hint="all ranks of a group call the same collectives, in the same order, with the same sizes and dtypes",
+    )
+
+
 def late_ranks(rank: int, call: CollectiveCall, absent: Sequence[int], seconds: float | None) -> KernelError:
     """The error of a rank that has waited too long."""
     rest = f"{ranks_text(absent)} did not come" if absent else "not all ranks came"

@@ -17,13 +17,22 @@ from typing import Final
 
 from mpi4py import MPI
 
-from ...dsl.contract.exchange import COUNTED, MOST_OPEN, ROW_SIZE, BoardRow, OpenExchange, RanksTable
+from ...dsl.contract.exchange import (
+    COUNTED,
+    MOST_DIRECT,
+    MOST_OPEN,
+    OTHER_SIZE,
+    ROW_SIZE,
+    BoardRow,
+    OpenExchange,
+    RanksTable,
+)
 from ...dsl.diagnostics.errors import EinkornError
 from ..findings.report_callbacks import EXCHANGE
 from ..loading.launchers import launcher_library
 from .communicator import Alone, Bytes, CollectiveCall
 from .ending import end_all_on_failure, remove_shared_files
-from .failures import different_calls, ended_rank, late_ranks, timeout_of
+from .failures import different_calls, ended_rank, late_ranks, other_size, timeout_of
 
 SPINS: Final = 2000  # tests before a rank gives its core to others, where each has a core
 TAG: Final = 7
@@ -102,9 +111,13 @@ class NativeMPI:
         for name in COUNTED:
             setattr(ranks, name, _address(mpi, f"MPI_{name}{counted}"))
         ranks.Test = _address(mpi, "MPI_Test")
+        ranks.Request_get_status = _address(mpi, "MPI_Request_get_status")
         ranks.comm, ranks.byte, ranks.tag = owner.comm.handle, MPI.BYTE.handle, TAG
-        ranks.pieces = owner.pieces.handle
+        ranks.pieces, ranks.own = owner.pieces.handle, owner.rank
+        ranks.direct = owner.size if 1 < owner.size <= MOST_DIRECT else 0
         self.open = (OpenExchange * MOST_OPEN)()
+        for row in self.open:
+            row.requests[:] = [MPI.REQUEST_NULL.handle] * len(row.requests)
         ranks.open = ctypes.addressof(self.open)
         ranks.most, ranks.python = self.most, EXCHANGE
         ranks.spins = 1 if board is not None and board.is_crowded else SPINS
@@ -126,19 +139,21 @@ class NativeMPI:
         flag, start = ctypes.c_int(0), time.monotonic()
         rows = [row for row in self.open if row.to]
         for row in rows:
-            request = ctypes.addressof(row) + OpenExchange.request.offset
-            while row.to:
-                failed = test(request, ctypes.addressof(flag), ctypes.addressof(state))
-                if failed or flag.value:
-                    row.to = 0
-                elif time.monotonic() - start > seconds:
-                    return False
-                else:
+            for number in range(len(row.requests)):
+                request = ctypes.addressof(row.requests) + number * ctypes.sizeof(ctypes.c_int64)
+                while not (test(request, ctypes.addressof(flag), ctypes.addressof(state)) or flag.value):
+                    if time.monotonic() - start > seconds:
+                        return False
                     time.sleep(0)
+            row.to = 0
         return True
 
     def error(self, code: int, call: CollectiveCall, peers: Sequence[int]) -> BaseException:
         """See `NativeRanks.error`."""
+        if code <= OTHER_SIZE:
+            return self._owner.other_size(call, OTHER_SIZE - code)
+        if code and MPI.Get_error_class(code) == MPI.ERR_TRUNCATE:
+            return self._owner.other_size(call, None)
         return MPI.Exception(code) if code else self._owner.too_late(call, peers)
 
 
@@ -226,6 +241,10 @@ class MPICommunicator:
             is_vain = self._board is not None and self._board.own.vain == ranks.begun
             if is_vain or (seconds is not None and time.monotonic() - start > seconds):
                 raise self.too_late(call, () if peer is None else (peer,))
+
+    def other_size(self, call: CollectiveCall, sender: int | None) -> EinkornError:
+        """The error of a call in which a rank, if it is known, sends another size than this rank expects."""
+        return other_size(self._world_ranks[self.rank], call, None if sender is None else self._world_ranks[sender])
 
     def too_late(self, call: CollectiveCall, peers: Sequence[int]) -> EinkornError:
         """The error of a call that takes too long: of which ranks did not come, or come to another call.

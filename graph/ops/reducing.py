@@ -20,7 +20,7 @@ from .movement import transfer_to
 from .operands import check_kind
 
 MAX_GATHERED_BYTES: Final = 4096  # bytes up to which all ranks get the whole tensors of all others
-BLOCK_BYTES: Final = 1 << 22  # from all ranks, that a rank reduces at once
+BLOCK_BYTES: Final = 1 << 20  # from all ranks, that a rank reduces at once
 _PAIRS = {"sum": add, "mean": add, "max": maximum, "min": minimum}
 
 

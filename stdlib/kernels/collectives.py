@@ -47,7 +47,7 @@ from ..algorithms.algorithm import unravelled
 S = TypeVar("S", bound=Storable)
 
 LANES = 16  # elements that are reduced at once
-BLOCK = 1 << 22  # bytes from all ranks that a host reduces at once, so that they stay in its caches
+BLOCK = 1 << 20  # bytes from all ranks that a host reduces at once, so that they stay in its caches
 
 
 def _room(dtype: DType, count: Index):

@@ -79,7 +79,7 @@ def test_reductions_go_in_the_order_of_ranks(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.float64])
 def test_tensors_of_many_blocks_are_reduced_in_the_order_of_ranks(dtype: Any) -> None:
-    """A block is 4 MiB of a tensor, and the last one is smaller; behind it is a rest without a piece for each rank."""
+    """A block is 1 MiB of a tensor, and the last one is smaller; behind it is a rest without a piece for each rank."""
     count = 2 * 4 * 1024 * 1024 // np.dtype(dtype).itemsize + 1000
 
     def program() -> list[Any]:

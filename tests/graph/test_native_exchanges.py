@@ -1,7 +1,8 @@
-"""Collectives that native code makes by MPI: all of them against NumPy, without Python, and what a time-out says."""
+"""Collectives that native code makes by MPI: all of them against NumPy, without Python; time-outs and other sizes."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -86,6 +87,28 @@ def test_time_outs_of_native_exchanges(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "EK0862" in done.stderr and "rank 0 waited 1 s in allreduce.sum (float32, 3 elements" in done.stderr
     assert "rank 1 did not come" in done.stderr and "program.py" in done.stderr
+
+
+OTHER_SIZES = (
+    BEGIN
+    + """
+import sys
+op = {"allreduce": ops.allreduce.sum, "allgather": ops.allgather, "alltoall": ops.alltoall}[sys.argv[1]]
+model = session.load(Graph("sizes", lambda x: op(x, mesh), [type_of("n")]))
+for count in (12, 12, int(sys.argv[2 if own == 0 else 3])):
+    model(np.ones(count, np.float32))
+    print("done", count, flush=True)
+"""
+)
+
+
+@with_mpi
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("op, first, others", [("allreduce", 6, 12), ("allgather", 6000, 9000), ("alltoall", 12, 6)])
+def test_ranks_that_call_it_with_other_sizes(ranks: int, op: str, first: int, others: int, tmp_path: Path) -> None:
+    done = run(tmp_path, OTHER_SIZES, ranks, op, str(first), str(others), EINKORN_COLLECTIVE_TIMEOUT="20")
+    assert done.returncode != 0 and "EK0861" in done.stderr and "program.py" in done.stderr, done.stderr
+    assert re.search(rf"rank \d calls {op}.* with another number of elements", done.stderr), done.stderr
 
 
 GONE = (
