@@ -387,7 +387,7 @@ done:
   ret i32 0
 }
 
-; Lets what was begun go on: looks at its requests, and leaves them to who waits for them.
+; Lets what was begun go on: looks at its requests, which stay open until a kernel waits for them.
 define internal void @progress(ptr %ranks) {
 entry:
   %flag = alloca i32, align 4
