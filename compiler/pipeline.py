@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ..dsl.contract.unit import EntrySpec, Piece
 from ..dsl.diagnostics.cached import cached
@@ -72,6 +72,8 @@ from .reproducer import fault
 from .targets import Target
 
 _log = logging.getLogger("einkorn.compiler")
+
+LIGHT_LEVEL: Final = 1  # of optimisation, for groups that do a small part of a graph's work
 
 
 @dataclass
@@ -163,7 +165,8 @@ def _lower_to_llvm(c: Compilation) -> None:
 
 def _compile(c: Compilation) -> None:
     elsewhere = ({first_site(c.symbol), *HELPERS} if c.symbol else set()) | called_functions(c.program)
-    c.compiled = llvm.compile_module(c.text, c.target, observe=c.observe, elsewhere=elsewhere)
+    level = min(c.target.level, LIGHT_LEVEL) if c.symbol and c.spec.groups[0].light else None
+    c.compiled = llvm.compile_module(c.text, c.target, level=level, observe=c.observe, elsewhere=elsewhere)
 
 
 def _link(c: Compilation) -> None:

@@ -187,7 +187,8 @@ def _fixed_sizes(group: GroupSpec) -> frozenset[int] | None:
     known = all(
         there or is_shipped(node.kernel.functions[0].file) for there, node in zip(maps, group.nodes, strict=True)
     )
-    if not known or not (maps[group.root] or group.nodes[group.root].kernel.schema.name in _ANY_SIZES):
+    as_fast = maps[group.root] or group.light or group.nodes[group.root].kernel.schema.name in _ANY_SIZES
+    if not known or not as_fast:
         return None
     fixed = {0, 1}
     for number, node in enumerate(group.nodes):

@@ -109,7 +109,8 @@ class GroupSpec:
 
     `epilogue` is the node that is done in the root's stores, if any. `moves` are the nodes from the root to it, itself
     included, that only change an element's place: reshapes and permutes. `passed` is how many numbers the operands
-    are that a call passes.
+    are that a call passes. A `light` group does so small a part of the work of a call that its code is to be compiled
+    quickly.
     """
 
     nodes: tuple[NodeSpec, ...]
@@ -119,6 +120,7 @@ class GroupSpec:
     device: str = HOST
     moves: tuple[int, ...] = ()
     passed: int = 0
+    light: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from ..driver.devices import Device, DeviceRef
 from ..findings.reports import reports_of
 from ..ir import GraphIR, Node
 from ..passes.fusion import Facts, Partition
+from ..passes.light_work import light_groups, light_products
 from ..passes.memory_plan import Plan, bound_dtypes
 from ..passes.pipeline import Planning, fuses, plan_graph
 from ..staging.kernels import shipped_kernel
@@ -212,7 +213,7 @@ def compile_graph(
             return (compile_groups(unit, target, on_progress),)
         return compile_entry(unit, target, hosts=targets[:-1]).pieces
 
-    return CompiledGraph(*_built(ir, target, fuse, checks, parts, build))
+    return CompiledGraph(*_built(ir, target, fuse, checks, parts, build, not target.has_grid))
 
 
 def _built(
@@ -222,24 +223,28 @@ def _built(
     checks: Checks,
     parts: Partition | None,
     build: Callable[[EntrySpec], Built],
+    quick: bool = False,
 ) -> tuple[Partition, Plan, Built]:
-    """What `build` makes of a graph in groups that it can build, with these groups and their plan."""
+    """What `build` makes of a graph in groups that it can build, with these and their plan; `quick` marks the light."""
     with shielded():
         from ...compiler.ir.program import NotFusible
 
     facts = functools.partial(node_facts, ir, target)
-    plan = plan_graph(Planning(ir, facts, fuse, parts=parts))
+    quick = quick and fuse
+    apart = light_products(ir, facts) if quick and parts is None else frozenset[int]()
+    plan = plan_graph(Planning(ir, facts, fuse, apart, parts=parts))
     parts = plan.parts
     assert parts is not None
     try:
-        return parts, plan, build(_unit(plan, checks))
+        unit = _unit(plan, checks)
+        return parts, plan, build(replace(unit, groups=light_groups(ir, plan, facts)) if quick else unit)
     except NotFusible as error:
         apart = parts.roots(error.groups)
         if not apart:
             raise
         _log.info("graph '%s': %s: fusion disabled for %d groups", ir.name, error.message, len(apart))
         again = plan_graph(Planning(ir, facts, fuse, apart | parts.apart)).parts
-        return _built(ir, target, fuse, checks, again, build)
+        return _built(ir, target, fuse, checks, again, build, quick)
     except CompileError as error:
         add_requests(error, ir)
         raise

@@ -13,6 +13,7 @@ from ...dsl.diagnostics.places import Place, shown_path
 from ..ir import GraphIR, Node
 from .cut_products import product_before, why_whole
 from .fusion import MAX_INLINE_COST, MAX_INLINE_DEPTH, MAX_RECOMPUTED_COST, UNBOUNDED, Facts, Fusion, Group, Partition
+from .light_work import light_products
 from .pass_summary import PREFIX
 
 
@@ -71,6 +72,7 @@ def summarize(ir: GraphIR, parts: Partition, facts_of: Callable[[Node], Facts]) 
     reasons = _Reasons(ir, facts_of, True, parts.apart)
     if reasons.run() != parts:
         reasons.given = "nothing is fused: the graph is interpreted or checked for NaN"
+    reasons.light = light_products(ir, facts_of) & parts.apart if parts.apart else parts.apart
     roles = [_roles(ir, group) for group in parts.groups]
     maker = {value: ops[n] for group, ops in zip(parts.groups, roles, strict=True) for value, n in _stored(ir, group)}
     results = []
@@ -109,6 +111,7 @@ class _Reasons(Fusion):
     """Fusion that says why."""
 
     given = ""  # the one reason, where nothing was fused
+    light: frozenset[int] = frozenset()  # products that do little of the work
 
     def origin(self, value: int, parts: Partition) -> int:
         """The value whose memory this one is."""
@@ -131,6 +134,8 @@ class _Reasons(Fusion):
         for number in (producer, reader, *self.readers[producer]):
             if number in self.apart:
                 name = self.node(number).name
+                if number in self.light:
+                    return f"'{name}' does little of the graph's work: its code is shared by all that are alike"
                 return f"'{name}' cannot be compiled together with other ops, and runs alone"
         if why := self._kept_for(producer):
             return why

@@ -1,0 +1,163 @@
+"""Finds the nodes and groups of a graph that do a small part of its work: code for them is made quickly.
+
+Work is estimated from the ops' names and shapes, with `ASSUMED` for each symbol. What is light by this estimate does a
+`PART`-th of the work of a call, all together. To compile a product takes as long as to compile dozens of elementwise
+groups, so light products are not fused with what surrounds them: then one piece of code serves all of them.
+
+Nodes of one kind (a kernel with its dtypes and parameters) are light together or not at all, and so are groups of the
+same kinds: code that some calls need to be fast is not compiled twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from ...dsl.contract.unit import GroupSpec
+from ...dsl.diagnostics.places import is_shipped
+from ...dsl.signature.parameters import identity
+from ..ir import GraphIR, Node
+from ..types.dims import Shape
+from .fusion import Facts, Group
+from .memory_plan import Plan
+
+ASSUMED: Final = 64  # the size that a symbol stands for
+PART: Final = 500  # light is what does one part of so many
+PER_ELEMENT: Final = 16  # multiplications that take as long as to read or write an element
+
+_CONVOLUTIONS: Final = frozenset(["conv", "conv_packed", "depthwise_conv"])
+_MATRIX_PRODUCTS: Final = frozenset([
+    "batch_matmul", "batch_matmul_transposed", "matmul", "matmul_packed", "matmul_transposed",
+    "matmul_transposed_packed",
+])  # fmt: skip
+_PRODUCTS: Final = _CONVOLUTIONS | _MATRIX_PRODUCTS
+# Others whose work grows as their elements do.
+_PASSES: Final = frozenset([
+    "avg_pool", "concat2", "gather", "l2_norm", "max_pool", "pad_places", "permute", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_sum", "require_sizes", "resize_nearest", "shape_of", "size_of", "slice", "softmax",
+    "split_pairs", "split_places",
+])  # fmt: skip
+
+
+class _Work:
+    """Estimates the work of the nodes of a graph, in multiplications."""
+
+    def __init__(self, ir: GraphIR, facts_of: Callable[[Node], Facts]) -> None:
+        self.ir = ir
+        self.facts_of = facts_of
+        self.symbols = _Assumed()
+        self.sizes: dict[Shape, int] = {}
+
+    def elements(self, shape: Shape) -> int:
+        """The number of elements."""
+        if shape not in self.sizes:
+            self.sizes[shape] = math.prod(max(dim.evaluate(self.symbols), 1) for dim in shape)
+        return self.sizes[shape]
+
+    def of(self, node: Node) -> int:
+        """The work of a node but that of writing its results."""
+        made = self.made(node)
+        if node.name in _MATRIX_PRODUCTS:
+            return made * self.elements(self.ir.types[node.operands[0]].shape[-1:])
+        if node.name in _CONVOLUTIONS:
+            filter, results = self.ir.types[node.operands[1]].shape, node.out_types[0].shape[1:2]
+            return made * max(self.elements(filter) // self.elements(results), 1)
+        facts = self.facts_of(node)
+        if facts.elementwise:
+            return made * facts.cost
+        return PER_ELEMENT * max((self.elements(self.ir.types[value].shape) for value in node.operands), default=0)
+
+    def made(self, node: Node) -> int:
+        """The elements of a node's results."""
+        return max((self.elements(type.shape) for type in node.out_types), default=1)
+
+    def may_be_light(self, number: int) -> bool:
+        """Whether the estimate of a node can be trusted: it is of an op whose work is known, and runs once a call."""
+        node = self.ir.nodes[number]
+        assert isinstance(node, Node)
+        regions = self.ir.regions
+        if next(regions.loops(regions.of[number]), None) is not None or not is_shipped(
+            node.kernel.portable.functions[0].file
+        ):
+            return False
+        return node.name in _PRODUCTS or node.name in _PASSES or self.facts_of(node).elementwise
+
+
+class _Assumed(dict[str, int]):
+    """The size of each symbol."""
+
+    def __missing__(self, name: str) -> int:
+        return ASSUMED
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def light_products(ir: GraphIR, facts_of: Callable[[Node], Facts]) -> frozenset[int]:
+    """The numbers of the products that are light, of kinds that have several: they are best compiled apart."""
+    if not any(node.name in _PRODUCTS for node in ir.nodes if isinstance(node, Node)):
+        return frozenset()
+    work, total = _Work(ir, facts_of), 0
+    kinds: dict[Hashable, list[int]] = {}
+    costs: dict[Hashable, int] = {}
+    for number, node in enumerate(ir.nodes):
+        if isinstance(node, Node):
+            cost = work.of(node)
+            total += cost
+            if node.name in _PRODUCTS:
+                kind = kind_of(node)
+                kinds.setdefault(kind, []).append(number)
+                costs[kind] = costs.get(kind, 0) + cost
+    light = _lightest(costs, total, lambda kind: all(map(work.may_be_light, kinds[kind])))
+    return frozenset(number for kind in light if len(kinds[kind]) > 1 for number in kinds[kind])
+
+
+def light_groups(ir: GraphIR, plan: Plan, facts_of: Callable[[Node], Facts]) -> tuple[GroupSpec, ...]:
+    """The groups of a plan's entry, with those marked that are light."""
+    assert plan.entry is not None
+    work, total = _Work(ir, facts_of), 0
+    kinds: list[Hashable] = []
+    costs: dict[Hashable, int] = {}
+    doubtful: set[Hashable] = set()
+    for group in plan.groups:
+        nodes = _nodes(ir, group)
+        kind = tuple(map(kind_of, nodes))
+        cost = sum(map(work.of, nodes)) + PER_ELEMENT * work.made(nodes[-1])
+        total += cost
+        kinds.append(kind)
+        costs[kind] = costs.get(kind, 0) + cost
+        if not all(map(work.may_be_light, group.nodes)):
+            doubtful.add(kind)
+    light = _lightest(costs, total, lambda kind: kind not in doubtful)
+    specs = zip(plan.entry.groups, kinds, strict=True)
+    return tuple(replace(spec, light=True) if kind in light else spec for spec, kind in specs)
+
+
+def kind_of(node: Node) -> Hashable:
+    """Equal for nodes that differ in nothing but shapes."""
+    parameters = tuple((name, identity(value)) for name, value in node.parameters)
+    return node.kernel.digest, tuple(type.dtype for type in node.out_types), parameters
+
+
+def _nodes(ir: GraphIR, group: Group) -> list[Node]:
+    nodes = [ir.nodes[number] for number in group.nodes]
+    return [node for node in nodes if isinstance(node, Node)]
+
+
+def _lightest(costs: dict[Hashable, int], total: int, may_be: Callable[[Hashable], bool]) -> set[Hashable]:
+    """The kinds of least work that do a `PART`-th of it together."""
+    light: set[Hashable] = set()
+    left = total // PART
+    for kind in _by_work(costs):
+        left -= costs[kind]
+        if left < 0:
+            break
+        if may_be(kind):
+            light.add(kind)
+    return light
+
+
+def _by_work(costs: dict[Hashable, int]) -> Iterable[Hashable]:
+    return sorted(costs, key=lambda kind: costs[kind])
