@@ -1,13 +1,15 @@
 """Writes sums of neighbouring products, of four 8-bit integers or two bfloat16, by one instruction if there is one.
 
 Of 8-bit integers an instruction for other signs serves as well, with a second one: an unsigned number is the signed one
-with its top bit flipped, plus 128. Sums wrap, so that all forms give the same bits.
+with its top bit flipped, plus 128. Sums wrap, so that all forms give the same bits. Of unsigned numbers that are seen
+to be 128 at most, as after `x & 127`, two products add up to 16 bits.
 """
 
 from __future__ import annotations
 
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import DType
+from ..ir.opcodes import CONST
 from ..ir.program import Op, Value
 from ..targets.base import DotOperations
 from .types import lanes_of
@@ -22,6 +24,7 @@ def _dot4(w: FunctionWriter, op: Op) -> None:
     if a.dtype is DType.int8 and b.dtype is DType.uint8:
         a, b = b, a
     signs = "".join("s" if factor.dtype is DType.int8 else "u" for factor in (a, b))
+    has_small = signs == "us" and _is_small(a)
     sums = w.name(acc) if width > 1 else w.op(f"vector.broadcast {w.name(acc)} : i32 to vector<1xi32>")
     factors = [_words(w, factor, width) for factor in (a, b)]
     known = w.target.dots
@@ -32,7 +35,9 @@ def _dot4(w: FunctionWriter, op: Op) -> None:
         parts = []
         for start in range(0, width, size):
             taken = [lanes_from(w, name, width, start, size, "i32") for name in (sums, *factors)]
-            parts.append(_Words(w, size).dots(known, signs, *taken))
+            words = _Words(w, size)
+            has_pairs = has_small and signs not in known.forms and size in known.byte_pairs
+            parts.append(words.by_byte_pairs(known, *taken) if has_pairs else words.dots(known, signs, *taken))
         total = joined_lanes(w, parts, size, width, "i32")
     w.result(op, total if width > 1 else w.op(f"vector.extract {total}[0] : i32 from vector<1xi32>"))
 
@@ -58,6 +63,15 @@ def _dot2(w: FunctionWriter, op: Op) -> None:
 def _words(w: FunctionWriter, factor: Value, width: int) -> str:
     """Neighbours as words of 32 bits."""
     return w.op(f"vector.bitcast {w.name(factor)} : {w.type(factor.type)} to vector<{width}xi32>")
+
+
+def _is_small(value: Value) -> bool:
+    """Whether bytes are the result of a mask of 128 at most."""
+    op = value.maker
+    if op is None or op.name != "and_":
+        return False
+    masks = [v.maker.attrs["value"] for v in op.operands if v.maker is not None and v.maker.opcode is CONST]
+    return any(0 <= mask <= 128 for mask in masks)
 
 
 _FLIPS = 0x80808080 - (1 << 32)  # the top bit of each byte
@@ -125,6 +139,16 @@ class _Words:
             call = f'llvm.call_intrinsic "{known.pairs[self.size]}"({left}, {right})'
             sums = self._do("addi", sums, self.w.op(f"{call} : ({half}, {half}) -> {word}"))
         return sums
+
+    def by_byte_pairs(self, known: DotOperations, sums: str, a: str, b: str) -> str:
+        """Products of bytes added in pairs of 16 bits, and those in pairs of 32."""
+        word, half, byte = f"vector<{self.size}xi32>", lanes_of("i16", 2 * self.size), lanes_of("i8", 4 * self.size)
+        left, right = (self.w.op(f"vector.bitcast {v} : {word} to {byte}") for v in (a, b))
+        call = f'llvm.call_intrinsic "{known.byte_pairs[self.size]}"({left}, {right})'
+        pairs = self.w.op(f"{call} : ({byte}, {byte}) -> {half}")
+        ones = self.w.op(f"arith.constant dense<1> : {half}")
+        call = f'llvm.call_intrinsic "{known.pairs[self.size]}"({pairs}, {ones})'
+        return self._do("addi", sums, self.w.op(f"{call} : ({half}, {half}) -> {word}"))
 
     def bytewise(self, signs: str, sums: str, a: str, b: str) -> str:
         """Where there is no instruction: each byte of the words as a word."""

@@ -272,12 +272,15 @@ class DotOperations:
         of_words: whether the operands of `forms` are words, with `{true}` and `{false}` for flags.
         pairs: by the number of lanes: the intrinsic that multiplies numbers of 16 bits and adds neighbouring products,
             for signs that `forms` does not have.
+        byte_pairs: by the number of lanes: the intrinsic that multiplies unsigned bytes by signed ones and adds
+            neighbouring products, saturated to 16 bits: exact where the unsigned ones are 128 at most.
     """
 
     lanes: tuple[int, ...]
     forms: Mapping[str, str] = field(default_factory=dict, hash=False)
     of_words: bool = False
     pairs: Mapping[int, str] = field(default_factory=dict, hash=False)
+    byte_pairs: Mapping[int, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

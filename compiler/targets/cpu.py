@@ -180,7 +180,7 @@ def _features(name: str, flags: frozenset[str]) -> str:
 
 
 def _x86_dots(flags: frozenset[str]) -> DotOperations:
-    """`vpdpbusd` where there is one, else `vpmaddwd`."""
+    """`vpdpbusd` where there is one, else `vpmaddwd`, after `vpmaddubsw` where that is exact."""
     if "avx512_vnni" in flags or "avx_vnni" in flags:
         name = '"llvm.x86.avx512.vpdpbusd.{bits}"'
         mixed = f"llvm.call_intrinsic {name}({{acc}}, {{a}}, {{b}}) : ({{sums}}, {{bytes}}, {{bytes}}) -> {{sums}}"
@@ -188,7 +188,10 @@ def _x86_dots(flags: frozenset[str]) -> DotOperations:
     pairs = {4: "llvm.x86.sse2.pmadd.wd"}
     pairs |= {8: "llvm.x86.avx2.pmadd.wd"} if "avx2" in flags else {}
     pairs |= {16: "llvm.x86.avx512.pmaddw.d.512"} if "avx512bw" in flags else {}
-    return DotOperations(lanes=tuple(pairs), pairs=pairs)
+    bytes = {4: "llvm.x86.ssse3.pmadd.ub.sw.128"} if "ssse3" in flags else {}
+    bytes |= {8: "llvm.x86.avx2.pmadd.ub.sw"} if "avx2" in flags else {}
+    bytes |= {16: "llvm.x86.avx512.pmaddubs.w.512"} if "avx512bw" in flags else {}
+    return DotOperations(lanes=tuple(pairs), pairs=pairs, byte_pairs=bytes)
 
 
 def _x86_tables(flags: frozenset[str]) -> dict[int, str]:

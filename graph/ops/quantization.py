@@ -136,7 +136,7 @@ def qmatmul(
         text = f"{shown(left.shape)} by {inner} input channels: the inner sizes are {left.shape[-1]} and {inner}"
         fail("qmatmul", text, code="EK0427", argument="lhs", expected=str(inner), got=str(left.shape[-1]))
     if row.activation:
-        rounded = builtin("quantized", "round_to_8_bits", [left], {"bias": row.bias})
+        rounded = builtin("quantized", "round_to_8_bits", [left], {"bias": row.bias, "halves": row.halves})
         return cast_to(builtin(*row.product, [*rounded, *values])[0], left.dtype)
     return builtin(*row.product, [left, *values], _parameters(row, encoding, config, values))[0]
 

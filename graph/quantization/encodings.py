@@ -79,6 +79,7 @@ class Encoding:
         activation: how a product rounds its left operand: "int8" in blocks of 32, or "" not at all.
         tensors: how many tensors make a matrix, at least and at most.
         bias: what digits are larger by than the integers that they mean.
+        halves: how many scales 32 elements have.
         scaled: rows and columns that share a scale, where scales are a tensor of their own; 0 for all.
     """
 
@@ -90,10 +91,13 @@ class Encoding:
     activation: str = ""
     tensors: tuple[int, int] = (1, 1)
     bias: int = 0
+    halves: int = 1
     scaled: tuple[int, int] | None = None
 
 
-def _blocks(name: str, number: int, elements: int, size: int, bias: int, encoded: bool = True) -> Encoding:
+def _blocks(
+    name: str, number: int, elements: int, size: int, bias: int, halves: int = 1, encoded: bool = True
+) -> Encoding:
     """An encoding of GGUF."""
     return Encoding(
         BlockParameters(elements, size),
@@ -103,6 +107,7 @@ def _blocks(name: str, number: int, elements: int, size: int, bias: int, encoded
         ("quantizing", f"quantize_{name}") if encoded else None,
         "int8",
         bias=bias,
+        halves=halves,
     )
 
 
@@ -191,10 +196,10 @@ ENCODINGS: Final[Mapping[QuantizationEncoding, Encoding]] = {
     QuantizationEncoding.Q8_0: _blocks("q8_0", 8, 32, 34, 128),
     QuantizationEncoding.Q4_K: _blocks("q4_k", 12, 256, 144, 0),
     QuantizationEncoding.Q5_K: _blocks("q5_k", 13, 256, 176, 0),
-    QuantizationEncoding.Q6_K: _blocks("q6_k", 14, 256, 210, 32),
+    QuantizationEncoding.Q6_K: _blocks("q6_k", 14, 256, 210, 32, 2),
     QuantizationEncoding.IQ4_NL: _blocks("iq4_nl", 20, 32, 18, 128, encoded=False),
     QuantizationEncoding.MXFP4: _blocks("mxfp4", 39, 32, 17, 12),
-    QuantizationEncoding.NVFP4: _blocks("nvfp4", 40, 64, 36, 12, encoded=False),
+    QuantizationEncoding.NVFP4: _blocks("nvfp4", 40, 64, 36, 12, 2, encoded=False),
     QuantizationEncoding.GPTQ: _groups("gptq", 4),
     QuantizationEncoding.AWQ: _groups("awq", 3),
     QuantizationEncoding.INT8_ROW: _scaled("int8", 1, 0),

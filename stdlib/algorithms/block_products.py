@@ -1,8 +1,9 @@
 """`multiply_blocks`: products with matrices of quantised blocks.
 
-A single row of the left operand is multiplied by blocks as they are read. Where there are several, some rows of blocks
-are decoded once to integers and scales, which all rows of the left operand go along. Each element is summed in one
-order, however many rows there are: a result does not depend on the rows around it.
+An element has eight sums in float32: part k, of 32 elements, adds to number k % 8 its integer sum, or that of each
+half, times its two scales. So a result does not depend on the rows around it. Of several rows, digits of some columns
+are decoded once, four steps of a column side by side, and lanes of vectors are columns. Fewer rows are multiplied by
+the digits as they are read; lanes are then the eight sums of an element.
 """
 
 from __future__ import annotations
@@ -14,26 +15,32 @@ from ...dsl import (
     SIMD,
     AnyTensor,
     DeviceContext,
-    Floating,
     Index,
+    Integral,
     ceildiv,
+    compiled_for,
     dot4,
     float32,
     fma,
+    int32,
+    min,
     parallel_for,
-    scratch,
+    stack,
     store,
     uint8,
     unroll,
 )
 from .algorithm import product, unravelled
-from .encodings import PART, Part, Read, lanes_of
+from .encodings import PART, Part, Read
 from .products import WORK
 
-LANES = 8  # of the sums of a part
-TOGETHER = 4  # rows for which a part is decoded once
-OF_BLOCK = 8  # parts of a block of 256 elements
-COLUMNS = 8  # rows of blocks that a task takes at a time
+FOURS = 8  # sums of four products of a part
+GROUP = 8  # columns whose digits are turned together
+SUMS = 8  # of an element
+VECTORS = 2  # vectors of columns of a tile, where there are registers for them
+TOGETHER = 4  # rows of a tile
+MOST_ROWS = 32  # rows for which parts are decoded once
+COLUMNS = 8  # columns that a task takes where there are fewer
 AHEAD = 8192  # bytes from what is read to what is requested: loads of a few bytes keep few lines under way
 
 
@@ -45,7 +52,8 @@ def multiply_blocks(
     part: Callable[[Read, int], Part],
     elements: int,
     bytes: int,
-    has_least: bool,
+    bias: int,
+    halves: int = 1,
 ) -> None:
     """out[*s, j] = the sum of x[*s, k] * w[j, k] over k.
 
@@ -53,9 +61,9 @@ def multiply_blocks(
         x: the left operand as `round_to_8_bits` makes it: integers, scales, sums and offsets.
         w: rows of blocks.
         part, elements, bytes: how a part is read (see `encodings`), and the size of a block.
-        has_least: whether something is subtracted from scaled digits.
+        bias: what digits are larger by than what they mean; of 0, something is subtracted from scaled digits.
+        halves: how many scales a part has, 1 or 2.
     """
-    rows = out.shape[:-1]
     blocks = w.dim(1) // bytes  # not of the left operand: accesses to the matrix are then known to lie in it
 
     def part_of(j: Index, b: Index, s: int):
@@ -63,196 +71,301 @@ def multiply_blocks(
             w.prefetch(j, b * bytes + AHEAD)
         return part(lambda at, width: w.load(j, b * bytes + at, width=width), s)
 
+    shape = (elements // PART, halves, bias)
     if ctx.target.is_gpu:
-        _by_element(out, x, part_of, elements, blocks)
-    elif product(rows) == 1:
-        _single(out, x, part_of, elements, blocks)
+        _by_element(out, x, part_of, shape, blocks)
+    elif product(out.shape[:-1]) < TOGETHER:
+        _few(out, x, part_of, shape, blocks)
     else:
-        _several(out, x, part_of, elements, has_least)
+        _several(out, x, part_of, shape, blocks)
 
 
-def _single(
+def _below_128(digits: Integral, bias: int) -> Any:
+    """The digits, so that they are seen to be below 128 if they are, where there is no instruction for larger ones."""
+    return digits & 127 if bias < 128 and not compiled_for().supports("int8_dot") else digits
+
+
+def _fours(digits: Integral, rounded: Integral, bias: int) -> Any:
+    """The sums of four products of a part each; of large digits, these are taken in two steps likewise."""
+    none = SIMD[int32, FOURS](0)
+    if bias < 128 or compiled_for().supports("int8_dot"):
+        return dot4(none, _below_128(digits, bias), rounded)
+    return dot4(dot4(none, digits & 127, rounded), digits & 128, rounded)
+
+
+def _few(
     out: AnyTensor,
     x: tuple[AnyTensor, ...],
     part_of: Callable[[Index, Index, int], Part],
-    elements: int,
+    shape: tuple[int, int, int],
     blocks: Index,
 ) -> None:
-    n, depth = out.dim(-1), x[0].dim(-1)
+    """Takes eight parts of a column at a time, and reads a column once again for each row."""
+    parts, halves, bias = shape
+    integers, scales, sums, offsets = x
+    m, n, eight = product(out.shape[:-1]), out.dim(-1), SUMS // parts  # in blocks
+
+    def whole(lead: tuple[Index, ...], j: Index, total: Floating, start: Index):
+        fours: tuple[Any, ...] = ()
+        factors: tuple[Any, ...] = ()
+        least: tuple[Any, ...] = ()
+        at = start * parts
+        for p in unroll(SUMS):
+            digits, given, subtracted = part_of(j, start + p // parts, p % parts)
+            rounded = integers.load(*lead, (at + p) * PART, width=PART)
+            fours = (*fours, _fours(digits, rounded, bias))
+            factors, least = (*factors, given), (*least, subtracted)
+        dots = _added_fours(fours, halves)
+        for h in unroll(halves):
+            dot = dots[h] if bias == 0 else dots[h] + _of_halves(offsets, lead, at, halves, h)
+            factor = SIMD[float32, SUMS](*tuple(each[h] for each in factors))
+            total = fma(dot.cast(float32), factor * scales.load(*lead, at, width=SUMS), total)
+        if bias == 0:
+            total = fma(-SIMD[float32, SUMS](*least), sums.load(*lead, at, width=SUMS), total)
+        return total
+
+    def rest(lead: tuple[Index, ...], j: Index, total: Floating, start: Index):
+        """As `whole` where there are fewer than eight parts."""
+        for b in range(start, blocks):
+            for s in unroll(parts):
+                digits, given, subtracted = part_of(j, b, s)
+                at = b * parts + s
+                rounded = integers.load(*lead, at * PART, width=PART)
+                four = _fours(digits, rounded, bias)
+                for h in unroll(halves):
+                    size = FOURS // halves
+                    dot = four.slice(h * size, size).reduce_add().cast(int32)
+                    if bias != 0:
+                        dot = dot + offsets[(*lead, at * halves + h)]
+                    total[at % SUMS] = fma(dot.cast(float32), given[h] * scales[(*lead, at)], total[at % SUMS])
+                if bias == 0:
+                    total[at % SUMS] = fma(-subtracted, sums[(*lead, at)], total[at % SUMS])
+        return total
 
     def columns(task: Index):
         for j in range(task * COLUMNS, min((task + 1) * COLUMNS, n)):
-            _row_sums(out, x, (0, 1), j, lambda b, s, j=j: part_of(j, b, s), elements // PART, blocks)
+            for i in range(m):
+                lead = unravelled(i, out.shape[:-1])
+                total = SIMD[float32, SUMS](0)
+                behind = blocks // eight * eight
+                for start in range(0, behind, eight):
+                    total = whole(lead, j, total, start)
+                store(out, (*lead, j), (rest(lead, j, total, behind) if eight > 1 else total).reduce_add())
 
-    parallel_for(ceildiv(n, COLUMNS), columns, grain=ceildiv(WORK, COLUMNS * depth + 16))
-
-
-def _row_sums(
-    out: AnyTensor,
-    x: tuple[AnyTensor, ...],
-    rows: tuple[Index, int],
-    j: Index,
-    part: Callable[[Index, int], Part],
-    parts: int,
-    blocks: Index,
-    least: Callable[[Index], Floating] | None = None,
-) -> None:
-    """The elements of column j of `rows`, the first one and how many; part(b, s) is part s of block b.
-
-    What is subtracted of `OF_BLOCK` parts is one vector, of blocks that have so many or of least(b).
-    """
-    first, count = rows
-    leads: tuple[Any, ...] = ()
-    totals: tuple[Any, ...] = ()
-    as_vectors = parts == OF_BLOCK or least is not None
-    for r in unroll(count):
-        leads = (*leads, unravelled(first + r, out.shape[:-1]))
-        totals = (*totals, (SIMD[float32, 2 * LANES](0), SIMD[float32, OF_BLOCK](0) if as_vectors else float32(0)))
-    if parts == 1:
-        for pair in range(blocks // 2):
-            totals = _added(totals, leads, x, 2 * pair, part(2 * pair, 0), part(2 * pair + 1, 0))
-        if blocks % 2 == 1:
-            totals = _last_added(totals, leads, x, blocks - 1, part(blocks - 1, 0))
-        if least is not None:
-            for b in range(blocks // OF_BLOCK):
-                totals = _least_added(totals, leads, x, b * OF_BLOCK, least(b))
-    else:
-        for b in range(blocks):
-            subtracted: tuple[Floating | None, ...] = ()
-            for s in unroll(parts // 2):
-                one, next = part(b, 2 * s), part(b, 2 * s + 1)
-                at = b * parts + 2 * s
-                totals = _added(totals, leads, x, at, (one[0], one[1], None), (next[0], next[1], None))
-                subtracted = (*subtracted, one[2], next[2])
-            if subtracted[0] is not None:
-                totals = _least_added(totals, leads, x, b * parts, SIMD[float32, parts](*subtracted))
-    for r in unroll(count):
-        total, less = totals[r]
-        store(out, (*leads[r], j), total.reduce_add() - (less.reduce_add() if as_vectors else less))
+    parallel_for(ceildiv(n, COLUMNS), columns, grain=ceildiv(WORK, COLUMNS * m * blocks * parts * PART + 16))
 
 
-def _least_added(
-    totals: tuple[tuple[Floating, Floating], ...],
-    leads: tuple[tuple[Index, ...], ...],
-    x: tuple[AnyTensor, ...],
-    at: Index,
-    least: Floating,
-) -> tuple[tuple[Floating, Floating], ...]:
-    """The sums of some rows with what is subtracted of the parts from `at` on."""
-    new: tuple[tuple[Floating, Floating], ...] = ()
-    for r in unroll(len(leads)):
-        total, less = totals[r]
-        new = (*new, (total, fma(least, x[2].load(*leads[r], at, width=OF_BLOCK), less)))
-    return new
+def _of_halves(offsets: AnyTensor, lead: tuple[Index, ...], at: Index, halves: int, h: int) -> Any:
+    """What eight parts, or such halves of them, begin with."""
+    if halves == 1:
+        return offsets.load(*lead, at, width=SUMS)
+    return offsets.load(*lead, 2 * at, width=2 * SUMS).deinterleave()[h]
 
 
-def _added(
-    totals: tuple[tuple[Floating, Floating], ...],
-    leads: tuple[tuple[Index, ...], ...],
-    x: tuple[AnyTensor, ...],
-    at: Index,
-    part: Part,
-    next: Part,
-) -> Any:
-    """The sums of some rows with the products of part `at` and of the next one."""
-    integers, scales, sums, offsets = x
-    digits, factors = part[0].join(next[0]), lanes_of(part[1], LANES).join(lanes_of(next[1], LANES))
-    new: tuple[Any, ...] = ()
-    for r in unroll(len(leads)):
-        total, less = totals[r]
-        begun = offsets.load(*leads[r], at * LANES, width=2 * LANES)
-        dot = dot4(begun, digits, integers.load(*leads[r], at * PART, width=2 * PART)).cast(float32)
-        pair = scales.load(*leads[r], at, width=2)
-        total = fma(dot, factors * pair.shuffle(tuple(k // LANES for k in range(2 * LANES))), total)
-        if part[2] is not None:
-            # Added together first: two steps of a chain for each pair would take longer than all the rest.
-            less = less + fma(next[2], sums[(*leads[r], at + 1)], part[2] * sums[(*leads[r], at)])
-        new = (*new, (total, less))
-    return new
-
-
-def _last_added(
-    totals: tuple[tuple[Floating, ...], ...],
-    leads: tuple[tuple[Index, ...], ...],
-    x: tuple[AnyTensor, ...],
-    at: Index,
-    part: Part,
-) -> Any:
-    """As `_added` of a part behind which there is none."""
-    integers, scales, sums, offsets = x
-    none = SIMD[float32, LANES](0)
-    new: tuple[Any, ...] = ()
-    for r in unroll(len(leads)):
-        total, less = totals[r]
-        begun = offsets.load(*leads[r], at * LANES, width=LANES)
-        dot = dot4(begun, part[0], integers.load(*leads[r], at * PART, width=PART)).cast(float32)
-        total = fma(dot.join(none), (lanes_of(part[1], LANES) * scales[(*leads[r], at)]).join(none), total)
-        if part[2] is not None:
-            less = fma(part[2], sums[(*leads[r], at)], less)
-        new = (*new, (total, less))
-    return new
+def _added_fours(fours: tuple[Any, ...], halves: int) -> Any:
+    """The sums of all fours of each of eight parts, or of the first and of the last four of them."""
+    level = fours
+    for _ in unroll(2):  # neighbours in each half of the vectors
+        next: tuple[Any, ...] = ()
+        for k in unroll(len(level) // 2):
+            one, other = level[2 * k], level[2 * k + 1]
+            even = one.shuffle(0, 2, 8, 10, 4, 6, 12, 14, other=other)
+            next = (*next, even + one.shuffle(1, 3, 9, 11, 5, 7, 13, 15, other=other))
+        level = next
+    low, high = level[0].shuffle(HALVES[0], other=level[1]), level[0].shuffle(HALVES[1], other=level[1])
+    return (low + high,) if halves == 1 else (low, high)
 
 
 def _several(
     out: AnyTensor,
     x: tuple[AnyTensor, ...],
     part_of: Callable[[Index, Index, int], Part],
-    elements: int,
-    has_least: bool,
+    shape: tuple[int, int, int],
+    blocks: Index,
 ) -> None:
-    """A task decodes a few rows of blocks, which then all rows of the left operand go along."""
-    m, n, depth = product(out.shape[:-1]), out.dim(-1), x[0].dim(-1)
-    parts = elements // PART
+    """A task takes a few vectors of columns and some rows: it decodes some parts, which all the rows go along."""
+    parts, halves, bias = shape
+    is_wide = compiled_for().vector_bits >= 512
+    lanes, vectors, most = (16, VECTORS, 16) if is_wide else (GROUP, 1, 32)
+    m, n, width, slab = product(out.shape[:-1]), out.dim(-1), lanes * vectors, most // parts  # the slab in blocks
+    panels = ceildiv(n, width)
 
     def columns(task: Index):
-        first = task * COLUMNS
-        count = min(n - first, COLUMNS)
-        digits = scratch[uint8](COLUMNS, depth)
-        factors = scratch[float32](COLUMNS, depth // PART * LANES)
-        least = scratch[float32](COLUMNS, depth // PART)
-        for c in range(count):
-            for b in range(depth // elements):
-                for s in unroll(parts):
-                    part = part_of(first + c, b, s)
-                    at = b * parts + s
-                    digits.store(part[0], c, at * PART)
-                    factors.store(lanes_of(part[1], LANES), c, at * LANES)
-                    if has_least:
-                        least[c, at] = part[2]
+        first, row = task % panels * width, task // panels * MOST_ROWS
+        rows = min(m - row, MOST_ROWS)
+        straight = stack[uint8](most * PART * GROUP, zeroed=False)
+        digits = stack[uint8](most * PART * width, zeroed=False)
+        factors = stack[float32](most * halves * width, zeroed=False)
+        least = stack[float32](most * width, zeroed=False)
+        totals = stack[float32](MOST_ROWS * SUMS * width)
 
-        def decoded(c: Index):
-            return lambda at, s: (
-                digits.load(c, at * PART, width=PART),
-                (factors.load(c, at * LANES, width=LANES),),
-                least[c, at] if has_least and parts != OF_BLOCK else None,
-            )
+        def decode(start: Index, count: Index):
+            """Some blocks of all columns."""
+            for g in range(0, width, GROUP):
+                for c in range(GROUP):
+                    for b in range(count):
+                        for s in unroll(parts):
+                            part = part_of(min(first + g + c, n - 1), start + b, s)
+                            p = b * parts + s
+                            straight.store(part[0], (p * GROUP + c) * PART)
+                            for h in unroll(halves):
+                                factors[(p * halves + h) * width + g + c] = part[1][h]
+                            if bias == 0:
+                                least[p * width + g + c] = part[2]
+                for p in range(count * parts):
+                    _turn(straight, p * GROUP * PART, digits, p * PART * width + 4 * g, 4 * width)
 
-        def subtracted(c: Index):
-            return (lambda b: least.load(c, b * OF_BLOCK, width=OF_BLOCK)) if has_least and parts == OF_BLOCK else None
+        for start in range(0, blocks, slab):
+            count = min(blocks - start, slab)
+            decode(start, count)
+            for i in range(0, rows, TOGETHER):
+                leads: tuple[Any, ...] = ()
+                for r in unroll(TOGETHER):
+                    leads = (*leads, unravelled(row + min(i + r, rows - 1), out.shape[:-1]))
+                at = (start * parts, count * parts, i * width)
+                for k in range(min(count * parts, SUMS)):
+                    _add_tile(totals, k, leads, x, (digits, factors, least), at, shape, (lanes, vectors))
+        for i in range(rows):
+            lead = unravelled(row + i, out.shape[:-1])
+            for v in unroll(vectors):
+                at = i * width + v * lanes
+                totals.store(_sum_of_sums(totals, at, MOST_ROWS * width, lanes), at)
+            for c in range(min(n - first, width)):
+                store(out, (*lead, first + c), totals[i * width + c])
 
-        whole = m // TOGETHER * TOGETHER
-        for i in range(0, whole, TOGETHER):
-            for c in range(count):
-                _row_sums(out, x, (i, TOGETHER), first + c, decoded(c), 1, depth // PART, subtracted(c))
-        for i in range(whole, m):
-            for c in range(count):
-                _row_sums(out, x, (i, 1), first + c, decoded(c), 1, depth // PART, subtracted(c))
+    tasks = panels * ceildiv(m, MOST_ROWS)
+    parallel_for(tasks, columns, grain=ceildiv(WORK, width * min(m, MOST_ROWS) * blocks * parts * PART + 16))
 
-    parallel_for(ceildiv(n, COLUMNS), columns, grain=ceildiv(WORK, COLUMNS * m * depth + 16))
+
+def _sum_of_sums(totals: AnyTensor, at: Index, stride: int, lanes: int) -> Any:
+    """The sums of elements added up, in the order of `reduce_add`."""
+    level: tuple[Any, ...] = ()
+    for k in unroll(SUMS):
+        level = (*level, totals.load(at + k * stride, width=lanes))
+    for _ in unroll(3):
+        half = len(level) // 2
+        next: tuple[Any, ...] = ()
+        for k in unroll(half):
+            next = (*next, level[k] + level[k + half])
+        level = next
+    return level[0]
+
+
+# Lanes of two vectors of eight words, numbered 0 to 7 and 8 to 15: what a level of a transposition makes of them.
+WORDS = ((0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15))
+PAIRS = ((0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15))
+HALVES = ((0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
+
+
+def _turn(straight: AnyTensor, at: Index, turned: AnyTensor, to: Index, stride: int) -> None:
+    """Stores the four digits of each step of eight columns side by side: a transposition of words of four bytes."""
+    single: tuple[Any, ...] = ()
+    for k in unroll(GROUP // 2):
+        one = straight.load(at + 2 * k * PART, width=PART)
+        other = straight.load(at + (2 * k + 1) * PART, width=PART)
+        single = (*single, _words(one, other, WORDS[0]), _words(one, other, WORDS[1]))
+    paired: tuple[Any, ...] = ()
+    for k in unroll(GROUP // 2):
+        one, other = single[k // 2 * 4 + k % 2], single[k // 2 * 4 + k % 2 + 2]
+        paired = (*paired, _words(one, other, PAIRS[0]), _words(one, other, PAIRS[1]))
+    for k in unroll(GROUP):
+        turned.store(_words(paired[k % 4], paired[k % 4 + 4], HALVES[k // 4]), to + k * stride)
+
+
+def _words(one: Integral, other: Integral, words: tuple[int, ...]) -> Any:
+    """Some of the words of four bytes of two vectors."""
+    return one.shuffle(tuple(4 * words[k // 4] + k % 4 for k in range(4 * len(words))), other=other)
+
+
+def _add_tile(
+    totals: AnyTensor,
+    number: Index,
+    leads: tuple[tuple[Index, ...], ...],
+    x: tuple[AnyTensor, ...],
+    decoded: tuple[AnyTensor, ...],
+    at: tuple[Index, Index, Index],
+    shape: tuple[int, int, int],
+    size: tuple[int, int],
+) -> None:
+    """Adds the products of some rows with every eighth decoded part to their sums of a number."""
+    integers, scales, sums, offsets = x
+    digits, factors, least = decoded
+    first, count, row = at
+    _, halves, bias = shape
+    lanes, vectors = size
+    width = lanes * vectors
+    to = number * (MOST_ROWS * width) + row
+    held: tuple[Any, ...] = ()
+    for r in unroll(TOGETHER):
+        for v in unroll(vectors):
+            held = (*held, totals.load(to + r * width + v * lanes, width=lanes))
+    for p in range(number, count, SUMS):
+        for h in unroll(halves):
+            dots: tuple[Any, ...] = ()
+            for r in unroll(TOGETHER):
+                for _ in unroll(vectors):
+                    begun = int32(0) if bias == 0 else offsets[(*leads[r], (first + p) * halves + h)]
+                    dots = (*dots, SIMD[int32, lanes](begun))
+            for q in unroll(FOURS // halves):
+                step = p * FOURS + h * (FOURS // halves) + q
+                there: tuple[Any, ...] = ()
+                for v in unroll(vectors):
+                    there = (*there, _below_128(digits.load((step * width + v * lanes) * 4, width=4 * lanes), bias))
+                new: tuple[Any, ...] = ()
+                for r in unroll(TOGETHER):
+                    four = integers.load(*leads[r], first * PART + step * 4, width=4)
+                    here = four.shuffle(tuple(k % 4 for k in range(4 * lanes)))
+                    for v in unroll(vectors):
+                        new = (*new, dot4(dots[r * vectors + v], there[v], here))
+                dots = new
+            added: tuple[Any, ...] = ()
+            for r in unroll(TOGETHER):
+                scale = scales[(*leads[r], first + p)]
+                for v in unroll(vectors):
+                    factor = factors.load((p * halves + h) * width + v * lanes, width=lanes) * scale
+                    added = (*added, fma(dots[r * vectors + v].cast(float32), factor, held[r * vectors + v]))
+            held = added
+        if bias == 0:
+            rest: tuple[Any, ...] = ()
+            for r in unroll(TOGETHER):
+                sum = sums[(*leads[r], first + p)]
+                for v in unroll(vectors):
+                    rest = (*rest, fma(-least.load(p * width + v * lanes, width=lanes), sum, held[r * vectors + v]))
+            held = rest
+    for r in unroll(TOGETHER):
+        for v in unroll(vectors):
+            totals.store(held[r * vectors + v], to + r * width + v * lanes)
 
 
 def _by_element(
     out: AnyTensor,
     x: tuple[AnyTensor, ...],
     part_of: Callable[[Index, Index, int], Part],
-    elements: int,
+    shape: tuple[int, int, int],
     blocks: Index,
 ) -> None:
     """A thread computes an element: for GPUs."""
+    parts, halves, bias = shape
+    integers, scales, sums, offsets = x
     n = out.dim(-1)
+    size = PART // halves
 
     def element(task: Index):
         j = task % n
-        _row_sums(out, x, (task // n, 1), j, lambda b, s: part_of(j, b, s), elements // PART, blocks)
+        lead = unravelled(task // n, out.shape[:-1])
+        total = float32(0)
+        for b in range(blocks):
+            for s in unroll(parts):
+                digits, given, subtracted = part_of(j, b, s)
+                at = b * parts + s
+                for h in unroll(halves):
+                    rounded = integers.load(*lead, at * PART + h * size, width=size)
+                    dot = int32(0) if bias == 0 else offsets[(*lead, at * halves + h)]
+                    for q in unroll(size // 4):
+                        dot = dot4(SIMD[int32, 1](dot), digits.slice(h * size + 4 * q, 4), rounded.slice(4 * q, 4))[0]
+                    total = fma(dot.cast(float32), given[h] * scales[(*lead, at)], total)
+                if bias == 0:
+                    total = fma(-subtracted, sums[(*lead, at)], total)
+        store(out, (*lead, j), total)
 
     parallel_for(product(out.shape[:-1]) * n, element)

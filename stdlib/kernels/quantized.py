@@ -58,15 +58,16 @@ def round_to_8_bits(
     out: OutputTensor[int8, "*s k"],
     scales: OutputTensor[float32, "*s (k // 32)"],
     sums: OutputTensor[float32, "*s (k // 32)"],
-    offsets: OutputTensor[int32, "*s (k // 4)"],
+    offsets: OutputTensor[int32, "*s (k // 32 * halves)"],
     x: InputTensor[F, "*s k"],
     *,
     bias: int,
+    halves: int,
 ) -> None:
     """Blocks of 32 elements as integers up to 127 times a scale.
 
-    Also the sums of the rounded elements of blocks, and those of four integers each, times -bias: what a sum of
-    products begins with, so that a digit that is too large by the bias counts for what it means.
+    Also the sums of the rounded elements of blocks, and those of the integers of blocks or of their halves, times
+    -bias: what a sum of products begins with, so that a digit that is too large by the bias counts for what it means.
     """
     rows = x.shape[:-1]
     groups = x.dim(-1) // PART
@@ -82,7 +83,9 @@ def round_to_8_bits(
         scales[(*lead, g)] = scale
         sums[(*lead, g)] = scale * rounded.cast(float32).reduce_add()
         fours = dot4(SIMD[int32, PART // 4](0), rounded, SIMD[int8, PART](1))
-        offsets.store(fours * -bias, *lead, g * (PART // 4))
+        for h in unroll(halves):
+            size = PART // 4 // halves
+            offsets[(*lead, g * halves + h)] = fours.slice(h * size, size).reduce_add().cast(int32) * -bias
 
     parallel_for(product(rows) * groups, group, grain=GRAIN)
 
@@ -164,7 +167,7 @@ def qmatmul_q4_0(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q4_0 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_0, 32, 18, False)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_0, 32, 18, 8)
 
 
 @register("qmatmul_q4_1", writes_once=True)
@@ -178,7 +181,7 @@ def qmatmul_q4_1(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q4_1 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_1, 32, 20, True)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_1, 32, 20, 0)
 
 
 @register("qmatmul_q5_0", writes_once=True)
@@ -192,7 +195,7 @@ def qmatmul_q5_0(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q5_0 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_0, 32, 22, False)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_0, 32, 22, 16)
 
 
 @register("qmatmul_q5_1", writes_once=True)
@@ -206,7 +209,7 @@ def qmatmul_q5_1(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q5_1 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_1, 32, 24, True)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_1, 32, 24, 0)
 
 
 @register("qmatmul_q8_0", writes_once=True)
@@ -220,7 +223,7 @@ def qmatmul_q8_0(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q8_0 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q8_0, 32, 34, False)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q8_0, 32, 34, 128)
 
 
 @register("qmatmul_iq4_nl", writes_once=True)
@@ -234,7 +237,7 @@ def qmatmul_iq4_nl(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of IQ4_NL blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.iq4_nl, 32, 18, False)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.iq4_nl, 32, 18, 128)
 
 
 @register("qmatmul_mxfp4", writes_once=True)
@@ -248,7 +251,7 @@ def qmatmul_mxfp4(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of MXFP4 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.mxfp4, 32, 17, False)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.mxfp4, 32, 17, 12)
 
 
 @register("qmatmul_nvfp4", writes_once=True)
@@ -262,7 +265,7 @@ def qmatmul_nvfp4(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of NVFP4 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.nvfp4, 64, 36, False)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.nvfp4, 64, 36, 12, 2)
 
 
 @register("qmatmul_q4_k", writes_once=True)
@@ -276,7 +279,7 @@ def qmatmul_q4_k(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q4_K blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_k, 256, 144, True)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_k, 256, 144, 0)
 
 
 @register("qmatmul_q5_k", writes_once=True)
@@ -290,7 +293,7 @@ def qmatmul_q5_k(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q5_K blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_k, 256, 176, True)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_k, 256, 176, 0)
 
 
 @register("qmatmul_q6_k", writes_once=True)
@@ -304,4 +307,4 @@ def qmatmul_q6_k(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q6_K blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q6_k, 256, 210, False)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q6_k, 256, 210, 32, 2)

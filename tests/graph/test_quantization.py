@@ -79,18 +79,35 @@ def rounded(x: Any) -> Any:
 @pytest.mark.parametrize("encoding", BLOCKS, ids=lambda e: e.name)
 def test_products_are_those_of_float64_and_of_a_row_alone(encoding: QuantizationEncoding) -> None:
     """An element does not depend on the rows around it."""
-    matrix = any_blocks(encoding, 21, 512 // encoding.elements_per_block)
-    x = np.random.default_rng(2).standard_normal((7, 512)).astype(np.float32)
-    x[3] = 0
+    _check_products(encoding, 7, 21, 512)
+
+
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(2, 1, 256), (37, 33, 1280), (3, 9, 768)])
+@pytest.mark.parametrize("encoding", [QuantizationEncoding.Q4_K, QuantizationEncoding.Q6_K], ids=lambda e: e.name)
+def test_products_of_blocks_of_256(encoding: QuantizationEncoding, rows: int, columns: int, depth: int) -> None:
+    _check_products(encoding, rows, columns, depth)
+
+
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(2, 1, 64), (37, 33, 1216), (3, 9, 832)])
+@pytest.mark.parametrize("encoding", [QuantizationEncoding.Q5_1, QuantizationEncoding.Q8_0, QuantizationEncoding.NVFP4])
+def test_products_of_small_blocks(encoding: QuantizationEncoding, rows: int, columns: int, depth: int) -> None:
+    """Eight blocks are taken together, and fewer behind them."""
+    _check_products(encoding, rows, columns, depth)
+
+
+def _check_products(encoding: QuantizationEncoding, rows: int, columns: int, depth: int) -> None:
+    matrix = any_blocks(encoding, columns, depth // encoding.elements_per_block)
+    x = np.random.default_rng(2).standard_normal((rows, depth)).astype(np.float32)
+    x[rows // 2] = 0
     elements = gguf.quants.dequantize(matrix, kind_of(encoding)).astype(np.float64)
-    type = TensorType(DType.float32, ["m", 512], HOST)
+    type = TensorType(DType.float32, ["m", depth], HOST)
     weight = Weight("w", DType.uint8, matrix.shape, HOST, encoding)
     graph = Graph("g", forward=lambda x: ops.qmatmul(encoding, None, x, weight), input_types=[type])
     model = InferenceSession().load(graph, weights_registry={"w": matrix})
     wanted = rounded(x) @ elements.T
     actual = model(x)[0].to_numpy()
     assert np.abs(actual - wanted).max() <= 1e-6 * np.abs(wanted).max()
-    for k in range(7):
+    for k in range(rows):
         np.testing.assert_array_equal(model(x[k : k + 1])[0].to_numpy()[0], actual[k])
 
 

@@ -232,6 +232,25 @@ def dots(
     parallel_for(x.dim(0), row)
 
 
+@register("small_dots")
+def small_dots(
+    o: OutputTensor[int32, "n w"],
+    acc: InputTensor[int32, "n w"],
+    x: InputTensor[uint8, "n (4*w)"],
+    y: InputTensor[int8, "n (4*w)"],
+    *,
+    mask: int,
+    w: int = 4,
+) -> None:
+    """As `dots`, of unsigned numbers of which a mask leaves some bits."""
+
+    def row(i):
+        small = x.load(i, 0, width=4 * w) & mask
+        o.store(dot4(acc.load(i, 0, width=w), small, y.load(i, 0, width=4 * w)), i, 0)
+
+    parallel_for(x.dim(0), row)
+
+
 @register("half_dots")
 def half_dots(
     o: OutputTensor[float32, "n w"],

@@ -251,6 +251,27 @@ def test_dots(kernels: KernelFile, types: str, w: int, target: str) -> None:
     assert_same_bits(got, exact.astype(np.int32))
 
 
+@pytest.mark.parametrize("w", [1, 4, 8, 16])
+@pytest.mark.parametrize("mask", [15, 127, 128, 129, 255])
+def test_dots_of_small_numbers(kernels: KernelFile, mask: int, w: int) -> None:
+    """Under a mask of 128 at most, products are added in pairs of 16 bits, which no sum exceeds."""
+    rng = np.random.default_rng(w)
+    x, y = random_values(rng, np.uint8, 40 * w).reshape(10, -1), random_values(rng, np.int8, 40 * w).reshape(10, -1)
+    acc = random_values(rng, np.int32, 10 * w).reshape(10, w)
+    x[:2], y[0], y[1] = 255, -128, 127
+    (got,) = kernels("small_dots", acc, x, y, mask=mask, w=w)
+    exact = ((x & mask).astype(np.int64) * y).reshape(10, w, 4).sum(2) + acc
+    assert_same_bits(got, exact.astype(np.int32))
+
+
+@pytest.mark.parametrize(("mask", "is_small"), [(15, True), (127, True), (128, True), (129, False)])
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_dots_of_small_numbers_are_instructions(kernels: KernelFile, mask: int, is_small: bool, target: str) -> None:
+    sizes = [(DType.int32, (100, 8)), (DType.uint8, (100, 32)), (DType.int8, (100, 32))]
+    asm = kernels.compile("small_dots", sizes, target=target, mask=mask, w=8).asm
+    assert ("pmaddubsw" in asm) == is_small
+
+
 @pytest.mark.parametrize("types", [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")], ids=str)
 @pytest.mark.parametrize("target", ["sm_80", "gfx942", "gfx1100", "gfx1030", "x86-64-v3", "x86-64-v4"])
 def test_dots_are_instructions(kernels: KernelFile, types: tuple[str, str], target: str) -> None:
