@@ -15,6 +15,7 @@ from ...dsl import (
     SIMD,
     AnyTensor,
     DeviceContext,
+    Floating,
     Index,
     Integral,
     ceildiv,
@@ -138,7 +139,7 @@ def _few(
                     if bias != 0:
                         dot = dot + offsets[(*lead, at * halves + h)]
                     total[at % SUMS] = fma(dot.cast(float32), given[h] * scales[(*lead, at)], total[at % SUMS])
-                if bias == 0:
+                if subtracted is not None:
                     total[at % SUMS] = fma(-subtracted, sums[(*lead, at)], total[at % SUMS])
         return total
 
@@ -364,7 +365,7 @@ def _by_element(
                     for q in unroll(size // 4):
                         dot = dot4(SIMD[int32, 1](dot), digits.slice(h * size + 4 * q, 4), rounded.slice(4 * q, 4))[0]
                     total = fma(dot.cast(float32), given[h] * scales[(*lead, at)], total)
-                if bias == 0:
+                if subtracted is not None:
                     total = fma(-subtracted, sums[(*lead, at)], total)
         store(out, (*lead, j), total)
 
