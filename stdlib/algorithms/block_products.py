@@ -163,7 +163,7 @@ def _of_halves(offsets: AnyTensor, lead: tuple[Index, ...], at: Index, halves: i
     return offsets.load(*lead, 2 * at, width=2 * SUMS).deinterleave()[h]
 
 
-def _added_fours(fours: tuple[Any, ...], halves: int) -> Any:
+def _added_fours(fours: tuple[Integral, ...], halves: int) -> Any:
     """The sums of all fours of each of eight parts, or of the first and of the last four of them."""
     level = fours
     for _ in unroll(2):  # neighbours in each half of the vectors
