@@ -51,8 +51,7 @@ def multiply_blocks(
     x: tuple[AnyTensor, ...],
     w: AnyTensor,
     part: Callable[[Read, int], Part],
-    elements: int,
-    bytes: int,
+    block: tuple[int, int],
     bias: int,
     halves: int = 1,
 ) -> None:
@@ -61,10 +60,12 @@ def multiply_blocks(
     Args:
         x: the left operand as `round_to_8_bits` makes it: integers, scales, sums and offsets.
         w: rows of blocks.
-        part, elements, bytes: how a part is read (see `encodings`), and the size of a block.
+        part: how a part is read (see `encodings`).
+        block: the elements and the bytes of a block.
         bias: what digits are larger by than what they mean; of 0, something is subtracted from scaled digits.
         halves: how many scales a part has, 1 or 2.
     """
+    elements, bytes = block
     blocks = w.dim(1) // bytes  # not of the left operand: accesses to the matrix are then known to lie in it
 
     def part_of(j: Index, b: Index, s: int):
@@ -81,7 +82,7 @@ def multiply_blocks(
         _several(out, x, part_of, shape, blocks)
 
 
-def _below_128(digits: Integral, bias: int) -> Any:
+def _below_128(digits: Integral, bias: int) -> Integral:
     """The digits, so that they are seen to be below 128 if they are, where there is no instruction for larger ones."""
     return digits & 127 if bias < 128 and not compiled_for().supports("int8_dot") else digits
 
@@ -107,8 +108,8 @@ def _few(
     m, n, eight = product(out.shape[:-1]), out.dim(-1), SUMS // parts  # in blocks
 
     def whole(lead: tuple[Index, ...], j: Index, total: Floating, start: Index):
-        fours: tuple[Any, ...] = ()
-        factors: tuple[Any, ...] = ()
+        fours: tuple[Integral, ...] = ()
+        factors: tuple[tuple[Floating, ...], ...] = ()
         least: tuple[Any, ...] = ()
         at = start * parts
         for p in unroll(SUMS):
@@ -167,7 +168,7 @@ def _added_fours(fours: tuple[Integral, ...], halves: int) -> Any:
     """The sums of all fours of each of eight parts, or of the first and of the last four of them."""
     level = fours
     for _ in unroll(2):  # neighbours in each half of the vectors
-        next: tuple[Any, ...] = ()
+        next: tuple[Integral, ...] = ()
         for k in unroll(len(level) // 2):
             one, other = level[2 * k], level[2 * k + 1]
             even = one.shuffle(0, 2, 8, 10, 4, 6, 12, 14, other=other)
@@ -220,7 +221,7 @@ def _several(
             count = min(blocks - start, slab)
             decode(start, count)
             for i in range(0, rows, TOGETHER):
-                leads: tuple[Any, ...] = ()
+                leads: tuple[tuple[Index, ...], ...] = ()
                 for r in unroll(TOGETHER):
                     leads = (*leads, unravelled(row + min(i + r, rows - 1), out.shape[:-1]))
                 at = (start * parts, count * parts, i * width)
@@ -240,12 +241,12 @@ def _several(
 
 def _sum_of_sums(totals: AnyTensor, at: Index, stride: int, lanes: int) -> Any:
     """The sums of elements added up, in the order of `reduce_add`."""
-    level: tuple[Any, ...] = ()
+    level: tuple[Floating, ...] = ()
     for k in unroll(SUMS):
         level = (*level, totals.load(at + k * stride, width=lanes))
     for _ in unroll(3):
         half = len(level) // 2
-        next: tuple[Any, ...] = ()
+        next: tuple[Floating, ...] = ()
         for k in unroll(half):
             next = (*next, level[k] + level[k + half])
         level = next
@@ -260,12 +261,12 @@ HALVES = ((0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
 
 def _turn(straight: AnyTensor, at: Index, turned: AnyTensor, to: Index, stride: int) -> None:
     """Stores the four digits of each step of eight columns side by side: a transposition of words of four bytes."""
-    single: tuple[Any, ...] = ()
+    single: tuple[Integral, ...] = ()
     for k in unroll(GROUP // 2):
         one = straight.load(at + 2 * k * PART, width=PART)
         other = straight.load(at + (2 * k + 1) * PART, width=PART)
         single = (*single, _words(one, other, WORDS[0]), _words(one, other, WORDS[1]))
-    paired: tuple[Any, ...] = ()
+    paired: tuple[Integral, ...] = ()
     for k in unroll(GROUP // 2):
         one, other = single[k // 2 * 4 + k % 2], single[k // 2 * 4 + k % 2 + 2]
         paired = (*paired, _words(one, other, PAIRS[0]), _words(one, other, PAIRS[1]))
@@ -296,30 +297,30 @@ def _add_tile(
     lanes, vectors = size
     width = lanes * vectors
     to = number * (MOST_ROWS * width) + row
-    held: tuple[Any, ...] = ()
+    held: tuple[Floating, ...] = ()
     for r in unroll(TOGETHER):
         for v in unroll(vectors):
             held = (*held, totals.load(to + r * width + v * lanes, width=lanes))
     for p in range(number, count, SUMS):
         for h in unroll(halves):
-            dots: tuple[Any, ...] = ()
+            dots: tuple[Integral, ...] = ()
             for r in unroll(TOGETHER):
                 for _ in unroll(vectors):
                     begun = int32(0) if bias == 0 else offsets[(*leads[r], (first + p) * halves + h)]
                     dots = (*dots, SIMD[int32, lanes](begun))
             for q in unroll(FOURS // halves):
                 step = p * FOURS + h * (FOURS // halves) + q
-                there: tuple[Any, ...] = ()
+                there: tuple[Integral, ...] = ()
                 for v in unroll(vectors):
                     there = (*there, _below_128(digits.load((step * width + v * lanes) * 4, width=4 * lanes), bias))
-                new: tuple[Any, ...] = ()
+                new: tuple[Integral, ...] = ()
                 for r in unroll(TOGETHER):
                     four = integers.load(*leads[r], first * PART + step * 4, width=4)
                     here = four.shuffle(tuple(k % 4 for k in range(4 * lanes)))
                     for v in unroll(vectors):
                         new = (*new, dot4(dots[r * vectors + v], there[v], here))
                 dots = new
-            added: tuple[Any, ...] = ()
+            added: tuple[Floating, ...] = ()
             for r in unroll(TOGETHER):
                 scale = scales[(*leads[r], first + p)]
                 for v in unroll(vectors):
@@ -327,7 +328,7 @@ def _add_tile(
                     added = (*added, fma(dots[r * vectors + v].cast(float32), factor, held[r * vectors + v]))
             held = added
         if bias == 0:
-            rest: tuple[Any, ...] = ()
+            rest: tuple[Floating, ...] = ()
             for r in unroll(TOGETHER):
                 sum = sums[(*leads[r], first + p)]
                 for v in unroll(vectors):

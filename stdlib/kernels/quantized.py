@@ -167,7 +167,7 @@ def qmatmul_q4_0(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q4_0 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_0, 32, 18, 8)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_0, (32, 18), 8)
 
 
 @register("qmatmul_q4_1", writes_once=True)
@@ -181,7 +181,7 @@ def qmatmul_q4_1(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q4_1 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_1, 32, 20, 0)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_1, (32, 20), 0)
 
 
 @register("qmatmul_q5_0", writes_once=True)
@@ -195,7 +195,7 @@ def qmatmul_q5_0(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q5_0 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_0, 32, 22, 16)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_0, (32, 22), 16)
 
 
 @register("qmatmul_q5_1", writes_once=True)
@@ -209,7 +209,7 @@ def qmatmul_q5_1(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q5_1 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_1, 32, 24, 0)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_1, (32, 24), 0)
 
 
 @register("qmatmul_q8_0", writes_once=True)
@@ -223,7 +223,7 @@ def qmatmul_q8_0(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q8_0 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q8_0, 32, 34, 128)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q8_0, (32, 34), 128)
 
 
 @register("qmatmul_iq4_nl", writes_once=True)
@@ -237,7 +237,7 @@ def qmatmul_iq4_nl(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of IQ4_NL blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.iq4_nl, 32, 18, 128)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.iq4_nl, (32, 18), 128)
 
 
 @register("qmatmul_mxfp4", writes_once=True)
@@ -251,7 +251,7 @@ def qmatmul_mxfp4(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of MXFP4 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.mxfp4, 32, 17, 12)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.mxfp4, (32, 17), 12)
 
 
 @register("qmatmul_nvfp4", writes_once=True)
@@ -265,7 +265,7 @@ def qmatmul_nvfp4(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of NVFP4 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.nvfp4, 64, 36, 12, 2)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.nvfp4, (64, 36), 12, 2)
 
 
 @register("qmatmul_q4_k", writes_once=True)
@@ -279,7 +279,7 @@ def qmatmul_q4_k(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q4_K blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_k, 256, 144, 0)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_k, (256, 144), 0)
 
 
 @register("qmatmul_q5_k", writes_once=True)
@@ -293,7 +293,7 @@ def qmatmul_q5_k(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q5_K blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_k, 256, 176, 0)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_k, (256, 176), 0)
 
 
 @register("qmatmul_q6_k", writes_once=True)
@@ -307,4 +307,4 @@ def qmatmul_q6_k(
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q6_K blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q6_k, 256, 210, 32, 2)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q6_k, (256, 210), 32, 2)
