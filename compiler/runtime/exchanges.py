@@ -4,9 +4,8 @@
 
 An operation is started without waiting, and then tested until it is done. Where a kernel only begins it, its request
 lies in a row of the communicator's table until a kernel waits for it; without a free row, it is done at once. After so
-many tests the rank notes what it
-waits for and gives its core to other threads between tests, where it also looks for signals, for the time-out, and for
-a rank that has ended. What takes longer than `PATIENCE` is tested every `PAUSE` only.
+many tests the rank notes what it waits for and gives its core to other threads between tests, where it also looks for
+signals, for the time-out, and for a rank that has ended. What takes longer than `PATIENCE` is tested every `PAUSE`.
 Handles of MPI are passed as words: where a library has 32 bits of them, it ignores the others. Python is called where
 an exchange fails or is too large.
 """
@@ -20,6 +19,7 @@ from typing import Final
 from ...dsl.contract import abi
 from ...dsl.contract.exchange import (
     BOARD_WORDS,
+    BROKEN,
     MOST_DIRECT,
     MOST_OPEN,
     OTHER_SIZE,
@@ -32,9 +32,11 @@ from ...dsl.diagnostics.errors import TargetError
 from ..codegen.llvm import compile_module
 from ..targets import Target
 from ..targets.base import ThreadSystem
+from .messages_to_all import MESSAGES
 
 PATIENCE: Final = 200_000_000  # nanoseconds; transfers go on in tests, so that pauses would slow them
 PAUSE: Final = 50_000  # nanoseconds
+END_TESTS: Final = 1_000_000  # of a message that is being transferred while its exchange fails
 
 
 def exchange_object(target: Target) -> bytes:
@@ -50,7 +52,7 @@ def exchange_object(target: Target) -> bytes:
 
 def exchange_text(system: ThreadSystem) -> str:
     """The code as LLVM IR."""
-    text = re.sub(r"START\((\w+), (.*)\)\n", _start, _TEXT)
+    text = re.sub(r"START\((\w+), (.*)\)\n", _start, _TEXT + MESSAGES)
     text = re.sub(r"  %(\S+) = GET\((\w+), (.*)\)\n", r"  %\1.at = \3\n  %\1 = load \2, ptr %\1.at\n", text)
     for kind in Exchange:
         text = text.replace(f"KIND_{kind.name}", str(int(kind)))
@@ -62,7 +64,7 @@ def exchange_text(system: ThreadSystem) -> str:
         text = text.replace(f"OPEN_{word.upper()}", str(getattr(OpenExchange, word).offset))
     text = text.replace("OPEN_SIZE", str(sizeof(OpenExchange))).replace("MOST_OPEN", str(MOST_OPEN))
     numbers = {"STATUS_OFFSET": abi.STATUS_OFFSET, "POLL_OFFSET": abi.POLL_OFFSET, "PATIENCE": PATIENCE, "PAUSE": PAUSE}
-    numbers |= {"OTHER_SIZE": OTHER_SIZE, "REQUESTS": 2 * MOST_DIRECT}
+    numbers |= {"OTHER_SIZE": OTHER_SIZE, "BROKEN": BROKEN, "END_TESTS": END_TESTS, "REQUESTS": 2 * MOST_DIRECT}
     for name, number in numbers.items():
         text = text.replace(name, str(number))
     return text.replace("SYS_FUTEX", str(system.futex)).replace("SYS_YIELD", str(system.sched_yield))
@@ -101,6 +103,13 @@ hand.over:
   %made = call i32 %python(ptr %context, ptr %slot, i32 %kind, ptr %to, ptr %from, i64 %bytes, i64 %count, i64 %node)
   ret i32 %made
 begin:
+  %broken = GET(i64, RANKS(broken))
+  %is.broken = icmp ne i64 %broken, 0
+  br i1 %is.broken, label %refuse, label %choose
+refuse:
+  %refused = call i32 @fail(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, i32 BROKEN)
+  ret i32 1
+choose:
   switch i32 %kind, label %move [
     i32 KIND_ALLGATHER, label %together
     i32 KIND_ALLTOALL, label %together
@@ -117,7 +126,11 @@ together:
   %now.begun = GET(i64, RANKS(begun))
   %ended = call i32 @wait_all(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %requests,
                               i32 %together.code, i64 %now.begun, i64 %bytes)
-  ret i32 %ended
+  %not.made = icmp ne i32 %ended, 0
+  br i1 %not.made, label %give.up, label %done
+give.up:
+  call void @end_all(ptr %ranks, ptr %requests, i32 %together.code)
+  ret i32 1
 broadcast:
   call void @count(ptr %ranks)
 START(Ibcast, ptr %to, i64 %bytes, i64 %byte, i64 %source, i64 %comm, ptr %request)
@@ -197,82 +210,13 @@ received:
 await:
   %came = call i32 @receive(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %begun,
                             i64 %so.far, i64 %bytes, i64 %source)
-  ret i32 %came
+  %not.come = icmp ne i32 %came, 0
+  br i1 %not.come, label %end.receive, label %done
+end.receive:
+  call void @end_one(ptr %ranks, ptr %request, i32 %begun)
+  ret i32 1
 done:
   ret i32 0
-}
-
-; Begins to exchange pieces between all ranks. A few ranks send each other messages, whose sizes can be compared; of
-; more ranks the library's functions need fewer steps. Row k of `requests` has those of what comes from rank k and of
-; what goes there; a function of the library has the first.
-define internal i32 @begin(ptr %ranks, i32 %kind, ptr %to, ptr %from, i64 %bytes, ptr %requests) {
-entry:
-  %byte = GET(i64, RANKS(byte))
-  %all = GET(i64, RANKS(comm))
-  %pieces = GET(i64, RANKS(pieces))
-  %in.pieces = icmp eq i32 %kind, KIND_GATHER_PIECES
-  %comm = select i1 %in.pieces, i64 %pieces, i64 %all
-  %gathers.now = icmp eq i32 %kind, KIND_ALLGATHER
-  %gathers.later = icmp eq i32 %kind, KIND_START_ALLGATHER
-  %gathers.some = or i1 %gathers.now, %gathers.later
-  %gathers = or i1 %gathers.some, %in.pieces
-  %size = GET(i64, RANKS(direct))
-  %are.few = icmp ne i64 %size, 0
-  br i1 %are.few, label %few, label %many
-many:
-  %gather = GET(ptr, RANKS(Iallgather))
-  %scatter = GET(ptr, RANKS(Ialltoall))
-  %function = select i1 %gathers, ptr %gather, ptr %scatter
-  %code = call i32 %function(ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %comm, ptr %requests)
-  ret i32 %code
-few:
-  %moves = GET(i64, RANKS(tag))
-  %tag = add i64 %moves, 1
-  %step = select i1 %gathers, i64 0, i64 %bytes  ; between what goes to one rank and to the next
-  %own = GET(i64, RANKS(own))
-  %own.bytes = mul i64 %own, %bytes
-  %own.skipped = mul i64 %own, %step
-  %own.to = getelementptr inbounds i8, ptr %to, i64 %own.bytes
-  %own.from = getelementptr inbounds i8, ptr %from, i64 %own.skipped
-  call void @llvm.memcpy.p0.p0.i64(ptr %own.to, ptr %own.from, i64 %bytes, i1 false)
-  br label %next.receive
-next.receive:
-  %k = phi i64 [ 0, %few ], [ %k.next, %received ]
-  %k.own = icmp eq i64 %k, %own
-  br i1 %k.own, label %received, label %receive
-receive:
-  %k.bytes = mul i64 %k, %bytes
-  %k.to = getelementptr inbounds i8, ptr %to, i64 %k.bytes
-  %k.place = mul i64 %k, 16
-  %k.request = getelementptr inbounds i8, ptr %requests, i64 %k.place
-START(Irecv, ptr %k.to, i64 %bytes, i64 %byte, i64 %k, i64 %tag, i64 %comm, ptr %k.request)
-  %k.refused = icmp ne i32 %Irecv.code, 0
-  br i1 %k.refused, label %fail, label %received
-received:
-  %k.next = add i64 %k, 1
-  %k.more = icmp slt i64 %k.next, %size
-  br i1 %k.more, label %next.receive, label %next.send
-next.send:
-  %n = phi i64 [ 1, %received ], [ %n.next, %sent ]
-  %turned = add i64 %own, %n
-  %peer = urem i64 %turned, %size  ; each rank begins with another one
-  %skipped = mul i64 %peer, %step
-  %peer.from = getelementptr inbounds i8, ptr %from, i64 %skipped
-  %peer.place = mul i64 %peer, 16
-  %peer.row = getelementptr inbounds i8, ptr %requests, i64 %peer.place
-  %peer.request = getelementptr inbounds i8, ptr %peer.row, i64 8
-START(Isend, ptr %peer.from, i64 %bytes, i64 %byte, i64 %peer, i64 %tag, i64 %comm, ptr %peer.request)
-  %n.refused = icmp ne i32 %Isend.code, 0
-  br i1 %n.refused, label %fail, label %sent
-sent:
-  %n.next = add i64 %n, 1
-  %n.more = icmp slt i64 %n.next, %size
-  br i1 %n.more, label %next.send, label %begun
-begun:
-  ret i32 0
-fail:
-  %why = phi i32 [ %Irecv.code, %receive ], [ %Isend.code, %next.send ]
-  ret i32 %why
 }
 
 define internal void @count(ptr %ranks) {
@@ -311,80 +255,6 @@ entry:
   %number.at = getelementptr inbounds i8, ptr %row, i64 OPEN_NUMBER
   store i64 %number, ptr %number.at
   ret void
-}
-
-; Waits for what `begin` has begun with this code, of so many bytes from each rank.
-define internal i32 @wait_all(
-    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %requests, i32 %code, i64 %number, i64 %bytes
-) {
-entry:
-  %state = alloca [64 x i8], align 8
-  %size = GET(i64, RANKS(direct))
-  %own = GET(i64, RANKS(own))
-  %are.few = icmp ne i64 %size, 0
-  %has.begun = icmp eq i32 %code, 0
-  %in.messages = and i1 %are.few, %has.begun
-  br i1 %in.messages, label %look, label %many
-many:
-  %ended = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %requests, i32 %code,
-                          i64 %number, ptr %state)
-  ret i32 %ended
-look:
-  %k = phi i64 [ 0, %entry ], [ %next, %received ]
-  %is.own = icmp eq i64 %k, %own
-  br i1 %is.own, label %received, label %send
-send:
-  %place = mul i64 %k, 16
-  %request = getelementptr inbounds i8, ptr %requests, i64 %place
-  %sending = getelementptr inbounds i8, ptr %request, i64 8
-  %sent = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %sending, i32 0, i64 %number,
-                         ptr %state)
-  %failed = icmp ne i32 %sent, 0
-  br i1 %failed, label %fail, label %receive
-receive:
-  %came = call i32 @receive(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 0,
-                            i64 %number, i64 %bytes, i64 %k)
-  %lost = icmp ne i32 %came, 0
-  br i1 %lost, label %fail, label %received
-received:
-  %next = add i64 %k, 1
-  %more = icmp slt i64 %next, %size
-  br i1 %more, label %look, label %done
-fail:
-  ret i32 1
-done:
-  ret i32 0
-}
-
-; Waits for a message of a rank, which has to have so many bytes. (MPI reports an error of longer ones.)
-define internal i32 @receive(
-    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code, i64 %number, i64 %bytes,
-    i64 %source
-) {
-entry:
-  %state = alloca [64 x i8], align 8
-  %size = alloca i64, align 8
-  store i64 0, ptr %size
-  %came = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code,
-                         i64 %number, ptr %state)
-  %failed = icmp ne i32 %came, 0
-  br i1 %failed, label %fail, label %measure
-measure:
-  %byte = GET(i64, RANKS(byte))
-  %get_count = GET(ptr, RANKS(Get_count))
-  %got = call i32 %get_count(ptr %state, i64 %byte, ptr %size)
-  %received = load i64, ptr %size  ; where a library has 32 bits, the others stay 0
-  %same = icmp eq i64 %received, %bytes
-  br i1 %same, label %done, label %differs
-differs:
-  %rank = trunc i64 %source to i32
-  %why = sub i32 OTHER_SIZE, %rank
-  %reported = call i32 @fail(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, i32 %why)
-  ret i32 1
-fail:
-  ret i32 1
-done:
-  ret i32 0
 }
 
 ; Lets what was begun go on: looks at its requests, which stay open until a kernel waits for them.

@@ -31,7 +31,7 @@ class Exchange(IntEnum):
     # zeros, unless it is `from`.
     MOVE = 3
     # Python alone is called so: an exchange was not made. `bytes` is the code of the library, 0 where it took too long,
-    # or that of another size.
+    # BROKEN, or that of another size.
     FAILED = 4
     GATHER_PIECES = 5  # as ALLGATHER, and in an order of its own: it may overtake what was called before, on some ranks
     # As ALLGATHER and ALLTOALL, which are begun: until WAIT with the same `to`, both memories belong to the exchange.
@@ -42,7 +42,8 @@ class Exchange(IntEnum):
     PROGRESS = 9  # lets what was begun go on, without waiting
 
 
-OTHER_SIZE: Final = -1  # less the rank: the code of a message that is shorter than its receiver expects
+BROKEN: Final = -1  # the code of an exchange after one that failed
+OTHER_SIZE: Final = -2  # less the rank: the code of a message that is shorter than its receiver expects
 
 # What those that begin do at once where they cannot.
 AT_ONCE: Final = {
@@ -56,21 +57,9 @@ AT_ONCE: Final = {
 SLOT_WORDS: Final = ("function", "ranks", "target", "source", "text", "size")
 COUNTED: Final = ("Iallgather", "Ialltoall", "Ibcast", "Isend", "Irecv", "Get_count")  # with 64 bits in MPI 4
 RANKS_WORDS: Final = (
-    *(
-        *COUNTED,
-        "Test",
-        "Request_get_status",
-        "comm",
-        "pieces",
-        "byte",
-        "tag",
-        "own",
-        "direct",
-        "most",
-        "spins",
-        "limit",
-    ),
-    *("begun", "awaited", "python", "board", "open"),
+    *(*COUNTED, "Test", "Cancel", "Request_get_status"),
+    *("comm", "pieces", "byte", "tag", "own", "direct", "most", "spins", "limit"),
+    *("begun", "awaited", "broken", "python", "board", "open"),
 )
 MOST_DIRECT: Final = 8  # ranks up to which each sends a message to each
 MOST_OPEN: Final = 64  # operations of a communicator that are begun and not waited for; further ones are made at once
@@ -120,6 +109,7 @@ class RanksTable(ctypes.Structure):
         limit: how many nanoseconds it may take; 0 for ever.
         begun: how many operations of this communicator have begun.
         awaited: the number of the one that this rank has waited for last.
+        broken: whether an exchange has failed, so that what comes from the other ranks belongs to none.
         python: the function of Python's that takes what is too large, and failures.
         board: where this rank notes what it waits for (see `BoardRow`), or null.
         open: `MOST_OPEN` operations that were begun (see `OpenExchange`).

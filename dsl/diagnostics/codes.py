@@ -339,7 +339,7 @@ MEANINGS: dict[str, str] = {
     "EK0860": "A mesh has invalid axes or another number of ranks than the program, or is not there.",
     "EK0861": "The ranks of a group call different collectives.",
     "EK0862": "A rank waited too long for other ranks in a collective.",
-    "EK0863": "A rank waits in a collective for a rank that has failed or ended.",
+    "EK0863": "A rank waits in a collective for a rank that has failed or ended, or calls one after a failure.",
     "EK0864": "An MPI launcher started the process, and mpi4py is not installed.",
     "EK0865": "A collective is given tensors, devices, ranks or an axis that do not belong together.",
     "EK0866": "A collective is used where ranks cannot take part: on eager tensors, or in exported code.",

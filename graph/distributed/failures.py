@@ -51,6 +51,17 @@ def other_size(rank: int, call: CollectiveCall, sender: int | None) -> KernelErr
     )
 
 
+def after_failure(rank: int, call: CollectiveCall) -> KernelError:
+    """The error of a rank that calls a collective after one that has failed on it."""
+    return KernelError(
+        f"rank {rank} calls {call.signature} after a collective of the same ranks has failed on it",
+        code="EK0863",
+        place=call.place,
+        op=call.op,
+        hint="let the first error end the program: it ends all ranks",
+    )
+
+
 def late_ranks(rank: int, call: CollectiveCall, absent: Sequence[int], seconds: float | None) -> KernelError:
     """The error of a rank that has waited too long."""
     rest = f"{ranks_text(absent)} did not come" if absent else "not all ranks came"

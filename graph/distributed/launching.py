@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -77,7 +77,7 @@ def _end_of(child: int) -> int:
     What MPICH's launcher itself reports may be another rank, which it has ended after this one.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the child gets, too
-    signal.signal(signal.SIGTERM, lambda number, _: os.kill(child, number))
+    signal.signal(signal.SIGTERM, lambda number, _: _signalled(child, number))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status >= 0:
         return status
@@ -87,6 +87,12 @@ def _end_of(child: int) -> int:
     print(f"[rank {number}] {KernelError(text, code='EK0863', got=-status, hint=hint)}", file=sys.stderr, flush=True)
     os.kill(os.getpid(), -status)
     return OF_SIGNALS - status
+
+
+def _signalled(child: int, number: int) -> None:
+    """Passes a signal on to a child, which may have ended."""
+    with suppress(ProcessLookupError):
+        os.kill(child, number)
 
 
 def _within(trace: TracebackType | None, script: str) -> TracebackType | None:

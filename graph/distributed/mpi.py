@@ -18,6 +18,7 @@ from typing import Final
 from mpi4py import MPI
 
 from ...dsl.contract.exchange import (
+    BROKEN,
     COUNTED,
     MOST_DIRECT,
     MOST_OPEN,
@@ -32,7 +33,7 @@ from ..findings.report_callbacks import EXCHANGE
 from ..loading.launchers import launcher_library
 from .communicator import Alone, Bytes, CollectiveCall
 from .ending import end_all_on_failure, remove_shared_files
-from .failures import different_calls, ended_rank, late_ranks, other_size, timeout_of
+from .failures import after_failure, different_calls, ended_rank, late_ranks, other_size, timeout_of
 
 SPINS: Final = 2000  # tests before a rank gives its core to others, where each has a core
 TAG: Final = 7
@@ -111,6 +112,7 @@ class NativeMPI:
         for name in COUNTED:
             setattr(ranks, name, _address(mpi, f"MPI_{name}{counted}"))
         ranks.Test = _address(mpi, "MPI_Test")
+        ranks.Cancel = _address(mpi, "MPI_Cancel")
         ranks.Request_get_status = _address(mpi, "MPI_Request_get_status")
         ranks.comm, ranks.byte, ranks.tag = owner.comm.handle, MPI.BYTE.handle, TAG
         ranks.pieces, ranks.own = owner.pieces.handle, owner.rank
@@ -150,6 +152,8 @@ class NativeMPI:
 
     def error(self, code: int, call: CollectiveCall, peers: Sequence[int]) -> BaseException:
         """See `NativeRanks.error`."""
+        if code == BROKEN:
+            return after_failure(self._owner.world_ranks[self._owner.rank], call)
         if code <= OTHER_SIZE:
             return self._owner.other_size(call, OTHER_SIZE - code)
         if code and MPI.Get_error_class(code) == MPI.ERR_TRUNCATE:
@@ -168,7 +172,7 @@ class MPICommunicator:
         self.comm = comm
         self.pieces = comm.Dup()  # for exchanges whose order is one of their own
         self.rank, self.size = comm.rank, comm.size
-        self._board, self._world_ranks = board, tuple(world_ranks)
+        self._board, self.world_ranks = board, tuple(world_ranks)
         self.name = ",".join(map(str, world_ranks))
         self._itself = Alone()  # keeps what this rank sends to itself
         self._native: NativeMPI | None = None
@@ -213,7 +217,7 @@ class MPICommunicator:
     def split(self, ranks: Sequence[int]) -> MPICommunicator:
         """See `Communicator.split`."""
         comm = self.comm.Create_group(self.comm.group.Incl(list(ranks)))
-        return MPICommunicator(comm, self._board, [self._world_ranks[rank] for rank in ranks])
+        return MPICommunicator(comm, self._board, [self.world_ranks[rank] for rank in ranks])
 
     def noted(self, signature: str) -> bytes:
         """What this rank notes on the board that waits in a call."""
@@ -244,7 +248,7 @@ class MPICommunicator:
 
     def other_size(self, call: CollectiveCall, sender: int | None) -> EinkornError:
         """The error of a call in which a rank, if it is known, sends another size than this rank expects."""
-        return other_size(self._world_ranks[self.rank], call, None if sender is None else self._world_ranks[sender])
+        return other_size(self.world_ranks[self.rank], call, None if sender is None else self.world_ranks[sender])
 
     def too_late(self, call: CollectiveCall, peers: Sequence[int]) -> EinkornError:
         """The error of a call that takes too long: of which ranks did not come, or come to another call.
@@ -253,20 +257,20 @@ class MPICommunicator:
         """
         absent, begun = [], self.native.ranks.awaited
         for rank in peers or range(self.size):
-            known = None if self._board is None else self._board.at(self._world_ranks[rank])
+            known = None if self._board is None else self._board.at(self.world_ranks[rank])
             if rank == self.rank or known is None:
                 continue
             number, name, signature = known
             if name != self.name or number < begun:
-                absent.append(self._world_ranks[rank])
+                absent.append(self.world_ranks[rank])
             elif number == begun and not peers and signature != call.signature:
                 op, _, details = signature.partition(" (")
                 other = CollectiveCall(op, details.removesuffix(")"))
-                return different_calls({self._world_ranks[self.rank]: call, self._world_ranks[rank]: other})
+                return different_calls({self.world_ranks[self.rank]: call, self.world_ranks[rank]: other})
         gone = [rank for rank in absent if self._board is not None and self._board.rows[rank].ended]
         if gone:
-            return ended_rank(self._world_ranks[self.rank], call, gone)
-        return late_ranks(self._world_ranks[self.rank], call, absent, timeout_of())
+            return ended_rank(self.world_ranks[self.rank], call, gone)
+        return late_ranks(self.world_ranks[self.rank], call, absent, timeout_of())
 
 
 def world_communicator() -> MPICommunicator:

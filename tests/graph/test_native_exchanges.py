@@ -111,6 +111,37 @@ def test_ranks_that_call_it_with_other_sizes(ranks: int, op: str, first: int, ot
     assert re.search(rf"rank \d calls {op}.* with another number of elements", done.stderr), done.stderr
 
 
+AFTER = (
+    BEGIN
+    + """
+import sys, time
+from einkorn.dsl.diagnostics.errors import KernelError
+large = int(sys.argv[1])
+model = session.load(Graph("late", lambda x: ops.allreduce.sum(x, mesh), [type_of("n")]))
+for _ in range(3):
+    model(np.ones(large, np.float32))
+if own == 1:
+    time.sleep(4)
+for expected in ("EK0862", "EK0863"):
+    try:
+        result = model(np.full(large, own + 1, np.float32))[0].to_numpy()
+    except KernelError as error:
+        print("rank", own, error.code, expected, flush=True)
+        heap = [bytearray(64 * k) for k in range(10000)]  # fails where MPI writes into memory that is free
+time.sleep(2)
+"""
+)
+
+
+@with_mpi
+@pytest.mark.parametrize("count", [16, 200000])
+def test_a_group_is_not_used_after_a_time_out(count: int, tmp_path: Path) -> None:
+    """A rank that comes late would be answered with the tensor of another call."""
+    done = run(tmp_path, AFTER, 2, str(count), EINKORN_COLLECTIVE_TIMEOUT="1")
+    said = [line for line in done.stdout.splitlines() if "rank 0 EK" in line]
+    assert [line.split()[-2:] for line in said] == [["EK0862"] * 2, ["EK0863"] * 2], done.stdout + done.stderr
+
+
 GONE = (
     BEGIN
     + """
