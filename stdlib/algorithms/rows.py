@@ -53,6 +53,7 @@ from .folds import (
     stepped_once,
 )
 from .monoid import DTypes, Monoid, Monoids, Terms
+from .short_rows import RowOf, fold_block, in_blocks
 from .teams import BLOCK, ROUND, THREADS, by_warps, folded_by_team, folded_round, in_teams, thread_of
 
 SPLIT_ROWS = 8  # rows of which each is cut into pieces that are tasks of their own
@@ -299,8 +300,16 @@ def _by_row(
         cut = pieces if rows < SPLIT_ROWS else 1
         slots = _slots(monoids, dtype, SPLIT_ROWS * PIECES)
 
+        def block(row_of: RowOf):
+            def use_one(r: Index, states: tuple[Parts, ...]):
+                body(row_of(r), *finished(monoids, states, dtype))
+
+            fold_block(xs, monoids, of, dtype, (row_of, len(sizes)), n, use_one)
+
+        taken = in_blocks(sizes, n, block)
+
         def part(task: Index):
-            row, first, count = task, 0, pieces
+            row, first, count = taken + task, 0, pieces
             if cut > 1:
                 row = task // cut
                 first, count = task - row * cut, 1
@@ -310,7 +319,7 @@ def _by_row(
             else:
                 _keep(slots, task, states)
 
-        parallel_for(rows * cut, part, grain=ceildiv(TASK, n // cut + 16))
+        parallel_for((rows - taken) * cut, part, grain=ceildiv(TASK, n // cut + 16))
         if cut > 1:
             for row in range(rows):
                 states = empty(monoids, dtype)

@@ -57,6 +57,7 @@ from ..algorithms.monoids import All, ArgMax, ArgMin, LogSumExp, Max, Min, Produ
 from ..algorithms.monoids import Any as Any_
 from ..algorithms.references import Array, ends, in_float64, in_sums, place, plain
 from ..algorithms.rows import COLUMNS, SPLIT_ROWS, TASK, reduce, rowwise
+from ..algorithms.short_rows import RowOf, element_of, folded, in_blocks, keep_element, new_tile, store_turned, turned
 from ..algorithms.teams import for_each_of, in_thread, reduced
 from ..math.exponential import exp_of_difference, reciprocal_of_sum
 
@@ -92,6 +93,16 @@ class Deviation(Welford):
     @staticmethod
     def finish(state: tuple[Floating, ...], dtype: AnyDType):
         return sqrt(state[2] / state[0]).cast(dtype)
+
+
+class Lanes(Monoid):
+    """A sum in the lanes of `_sum_of_powers`, in the dtype of the elements."""
+
+    lanes = LANES
+
+    @staticmethod
+    def identity(dtype: AnyDType):
+        return dtype(0)
 
 
 class Count(Sum):
@@ -470,11 +481,12 @@ def _normalized_by_row(out: AnyTensor, x: AnyTensor, logarithm: bool) -> None:
     rows = product(sizes)
     wide = wide_dtype(x.dtype)
     share = max(TASK // max(n, 1), 1)
+    taken = in_blocks(sizes, n, lambda row_of: _normalized_block(out, x, row_of, logarithm))
 
     def part(task: Index):
         buffer = stack[wide](BLOCK)
         lanes = stack[wide](LANES)
-        for row in range(task * share, min((task + 1) * share, rows)):
+        for row in range(taken + task * share, min(taken + (task + 1) * share, rows)):
             lead = unravelled(row, sizes)
             top = order_key(wide(-inf), 0)
             total = wide(0)
@@ -497,7 +509,28 @@ def _normalized_by_row(out: AnyTensor, x: AnyTensor, logarithm: bool) -> None:
                 for k in range(n):
                     out[lead, k] = _scaled(_power(x[lead, k], shift, logarithm), scale, logarithm, out.dtype)
 
-    parallel_for(ceildiv(rows, share), part)
+    parallel_for(ceildiv(rows - taken, share), part)
+
+
+def _normalized_block(out: AnyTensor, x: AnyTensor, row_of: RowOf, logarithm: bool) -> None:
+    """Short rows side by side."""
+    n = x.dim(-1)
+    wide = wide_dtype(x.dtype)
+    tile = turned(x, row_of, n)
+    results = new_tile(wide)
+    shift = _shift(of_order_key(folded(Max, lambda k: widened(element_of(tile, k)), n, wide), wide))
+
+    def power_of(k: Index):
+        value = widened(element_of(tile, k)) - shift
+        power = exp(value)
+        keep_element(results, k, value if logarithm else power)
+        return power
+
+    scale = _scale(folded(Lanes, power_of, n, wide), logarithm)
+    rounded = new_tile(out.dtype)
+    for k in range(n):
+        keep_element(rounded, k, _scaled(element_of(results, k), scale, logarithm, out.dtype))
+    store_turned(out, rounded, row_of, n)
 
 
 def _sum_of_powers(buffer: AnyTensor, lanes: AnyTensor, count: Index, shift: Floating, logarithm: bool) -> Any:

@@ -186,6 +186,17 @@ def test_softmax(run: Run, dtype: Any, shape: tuple[int, ...], axis: int) -> Non
         np.testing.assert_allclose(actual, logsoftmax(wide(x), axis), rtol=eps + 4 * single, atol=8 * single)
 
 
+@pytest.mark.parametrize("n", (1, 3, 4, 17, 32))
+def test_softmax_of_short_rows_has_the_bits_that_each_has_alone(run: Run, n: int) -> None:
+    for dtype in (np.float32, np.float16):
+        x = numbers((35, n), dtype)
+        x[3], x[4, 0], x[5, n - 1], x[6, 0] = -math.inf, math.nan, -math.inf, math.inf
+        for op in ("softmax", "logsoftmax"):
+            expected = np.concatenate([run("reduction", op, row[None], axis=1) for row in x])
+            np.testing.assert_array_equal(run("reduction", op, x, axis=1), expected)
+            np.testing.assert_array_equal(run("reduction", op, x.reshape(5, 7, n), axis=2), expected.reshape(5, 7, n))
+
+
 def test_softmax_of_large_numbers(run: Run) -> None:
     x = np.array([[1000.0, 999.0, -1000.0], [-3e38, -3e38, -3e38]], np.float32)
     np.testing.assert_allclose(run("reduction", "softmax", x, axis=1), softmax(x.astype(np.float64), 1), rtol=1e-6)

@@ -296,6 +296,52 @@ def test_the_order_of_a_sum_is_the_documented_one(run: Any, n: int) -> None:
         assert np.array_equal(run("totals", x, axis=1)[0], [model_of_a_row(row) for row in x])
 
 
+def one_by_one(run: Any, op: str, x: Array, *others: Array, **parameters: Any) -> list[Array]:
+    """The results of each row by itself: a row alone is not taken with others side by side."""
+    return [
+        np.concatenate(parts)
+        for parts in zip(*(run(op, x[k : k + 1], *others, **parameters) for k in range(len(x))), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("n", (1, 3, 4, 17, 32))
+def test_short_rows_have_the_bits_that_each_has_alone(run: Any, n: int) -> None:
+    x = np.concatenate(mixtures(41 * n, np.float32)).reshape(-1, n)[:: 11 if n > 1 else 30][:19]
+    with np.errstate(all="ignore"):
+        for op, y, *others in (
+            ("totals", x),
+            ("totals", numbers((19, n), np.int8)),
+            ("places", x),
+            ("moments", x),
+            ("truths", x * (numbers(x.shape, np.float32) > 4)),
+            ("product", x),
+            ("composed", numbers((19, n), np.int64) % 10),
+            ("dots", numbers((19, n), ml_dtypes.bfloat16), numbers((n,), ml_dtypes.bfloat16)),
+        ):
+            parameters = {"axis": 1} if op in ("totals", "places", "moments") else {}
+            for got, alone in zip(
+                run(op, y, *others, **parameters), one_by_one(run, op, y, *others, **parameters), strict=True
+            ):
+                assert got.shape == alone.shape and np.array_equal(bits(got), bits(alone)), (op, y.dtype)
+
+
+@pytest.mark.parametrize("n", (2, 4, 13))
+def test_short_rows_of_more_axes_and_of_views(run: Any, n: int) -> None:
+    x = numbers((3, 4, 7, n), np.float32)
+    expected = [result.reshape(3, 4, 7) for result in run("totals", x.reshape(-1, n), axis=1)]
+    views = (x, np.repeat(x, 2, 2)[:, :, ::2], np.asfortranarray(x), x[..., ::-1].copy()[..., ::-1])
+    for view in (*views, np.broadcast_to(x[:, :1], x.shape)):
+        wanted = expected if view.strides[1] else [np.repeat(e[:, :1], 4, 1) for e in expected]
+        for got, total in zip(run("totals", view, axis=3), wanted, strict=True):
+            assert np.array_equal(bits(got), bits(total)), view.strides
+
+
+def bits(x: Array) -> Array:
+    """The bits of numbers; all NaNs are the same."""
+    kind = np.dtype(f"u{x.dtype.itemsize}")
+    return x.view(kind) if x.dtype.kind in "biu" else np.where(x != x, kind.type(1), x.view(kind))
+
+
 def model_of_columns(x: Array) -> Array:
     """The documented order of float32 sums along the first axis, in NumPy."""
     size = max(math.ceil(math.ceil(len(x) / 16) / 256) * 256, 256)
