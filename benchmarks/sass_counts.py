@@ -1,19 +1,22 @@
 """Counts what a thread of a kernel executes, from the machine code that nvdisasm shows.
 
 The code of a kernel is a graph of blocks. A thread goes along the path that moves most data by wide accesses: where
-the code tests alignment or the border of a tensor, that is the way of aligned data within; reports of failed checks are
-on no such path. A loop that touches global memory runs as often as a thread's share of the elements requires; of loops
-that ptxas has made of one loop of the source the one that takes most at once counts. Other loops count as `trips` says,
-once by default.
+the code tests alignment or the border of a tensor, that is the way of aligned data within; reports of failed checks
+are on no such path, nor is what functions of the library compute for rare numbers. A loop that touches global memory
+runs as often as a thread's share of the elements requires; of loops that ptxas has made of one loop of the source the
+one that takes most at once counts. Other loops count as `trips` says, once by default.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 from typing import Final
 
+import einkorn.stdlib.math
 from einkorn.compiler.targets.machine_code import INSTRUCTION, SOURCE_LINE
 
 _LABEL: Final = re.compile(r"^(\.L_x?_?\w+|\$\S+):")
@@ -21,7 +24,22 @@ _SECTION: Final = re.compile(r"^\.text\.(\S+):")
 _TARGET: Final = re.compile(r"`\((\.?[\w$.]+)\)")
 _SHARED_WORK: Final = ("SHFL", "BAR", "LDS", "STS", "REDUX", "LDSM", "HMMA", "HGMMA", "FFMA", "MUFU")
 _BULK: Final = {"UTMALDG": 1024, "UTMASTG": 1024, "UBLKCP": 1024}  # copies of many bytes: at least so many of a thread
+_JOINS: Final = ("BSSY", "BSYNC")
 _ENDS: Final = ("EXIT", "RET", "BSYNC", "BRX")
+_RARE: Final = ("_exp_anywhere",)  # functions of stdlib.math that are called behind `if rare(...)`
+
+
+def _rare_lines() -> frozenset[str]:
+    """The lines of these functions: file:line."""
+    found = set()
+    for file in FilePath(einkorn.stdlib.math.__file__).parent.glob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name in _RARE:
+                found |= {f"{file.name}:{line}" for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    return frozenset(found)
+
+
+_RARE_LINES: Final = _rare_lines()
 
 
 @dataclass(frozen=True)
@@ -76,16 +94,19 @@ class Path:
     wide: float = 0  # bytes of accesses of 16 bytes and more
     moved: float = 0  # bytes of accesses of global memory
     shared_work: float = 0  # shuffles, barriers, accesses of shared memory
+    rare: float = 0  # instructions for rare numbers
 
     def __add__(self, other: Path) -> Path:
         counts = dict(self.counts)
         for name, count in other.counts.items():
             counts[name] = counts.get(name, 0) + count
-        return Path(counts, self.wide + other.wide, self.moved + other.moved, self.shared_work + other.shared_work)
+        work, rare = self.shared_work + other.shared_work, self.rare + other.rare
+        return Path(counts, self.wide + other.wide, self.moved + other.moved, work, rare)
 
     def times(self, factor: float) -> Path:
         counts = {name: count * factor for name, count in self.counts.items()}
-        return Path(counts, self.wide * factor, self.moved * factor, self.shared_work * factor)
+        work, rare = self.shared_work * factor, self.rare * factor
+        return Path(counts, self.wide * factor, self.moved * factor, work, rare)
 
     @property
     def total(self) -> float:
@@ -94,7 +115,7 @@ class Path:
     @property
     def weight(self) -> tuple[float, float, float, float, float]:
         reports = self.counts.get("ATOMG", 0) + self.counts.get("ATOM", 0)
-        return -reports, self.wide, self.moved, self.shared_work, -self.total
+        return -reports - self.rare, self.wide, self.moved, self.shared_work, -self.total
 
 
 def functions(text: str) -> dict[str, list[BasicBlock]]:
@@ -243,12 +264,14 @@ def _loop(group: list[BasicBlock], share: Share, lines: Mapping[str, float]) -> 
 
 def _straight(group: list[BasicBlock]) -> Path:
     counts: dict[str, float] = {}
-    wide = moved = work = 0
+    wide = moved = work = rare = 0
     for block in group:
         for one in block.instructions:
             if one.opcode == "NOP":
                 continue
             counts[one.opcode] = counts.get(one.opcode, 0) + 1
+            if one.opcode not in _JOINS:
+                rare += one.line.rpartition("/")[2] in _RARE_LINES
             if one.is_global:
                 moved += one.bytes
                 wide += one.bytes if one.bytes >= 16 else 0
@@ -256,7 +279,7 @@ def _straight(group: list[BasicBlock]) -> Path:
                 wide += _BULK[one.opcode]
             elif one.opcode in _SHARED_WORK and one.predicate != "@!PT":  # ptxas writes loads that are never done
                 work += 1
-    return Path(counts, wide, moved, work)
+    return Path(counts, wide, moved, work, rare)
 
 
 def _components(blocks: list[BasicBlock], entry: BasicBlock, head: BasicBlock | None) -> list[list[BasicBlock]]:

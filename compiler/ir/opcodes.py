@@ -338,9 +338,13 @@ ALLOCA = Opcode(
 
 IF = Opcode(
     "if",
-    "condition; two regions that end in yield; attrs role: the first region is run by the warps of a role of that name",
+    "condition; two regions that end in yield; attrs role: the first region is run by the warps of a role of that name;"
+    " rare: the condition holds for hardly any element of a GPU's thread",
     (BOOLEAN,),
-    attrs={"role": OpAttribute(lambda value: isinstance(value, str), required=False)},
+    attrs={
+        "role": OpAttribute(lambda value: isinstance(value, str), required=False),
+        "rare": OpAttribute(lambda value: value is True, required=False),
+    },
     gives_more=True,
     regions=(_BLOCK, _BLOCK),
     rule=rules.branch,

@@ -16,6 +16,13 @@ groups, which are a block apart: it looks at the addresses once, and waits for b
 
 A position is taken apart once for all elements of a thread: where the last axis has a multiple of them, `i % n` is a
 multiple too, and goes on by one, and `i // n` stays. Otherwise threads also process single elements.
+
+A body may branch by a condition that is called `rare`. The thread first computes all of its elements without these
+branches, and then asks once whether any of them needed one:
+
+    y = f_without(x[at]), ...;  odd = condition(x[at]) or ...
+    if odd: y = f(x[at]), ...
+    out[at] = y, ...
 """
 
 from __future__ import annotations
@@ -26,9 +33,10 @@ from dataclasses import field
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
+from ..ir.copying import Copier
 from ..ir.native_opcodes import NATIVE_PURE
-from ..ir.opcodes import ASSERT, CONST, GPU_ID, IF, LAUNCH, LOAD, NOTE, STORE, UDIV, UREM
-from ..ir.program import Op, PointerType, Program, ProgramFunction, Region, Value, captures, walk
+from ..ir.opcodes import ASSERT, CONST, GPU_ID, IF, LAUNCH, LOAD, NOTE, STORE, UDIV, UREM, YIELD
+from ..ir.program import Op, PointerType, Program, ProgramFunction, Region, Value, captures, count_operations, walk
 from ..ir.schedule import LoopHints
 from ..targets import Target
 
@@ -96,7 +104,9 @@ def _plan(launch: Op) -> _Plan | None:
     if plan.total.const is not None and plan.total.const < MIN_ELEMENTS:
         return None
     ops = plan.body.ops[:-1]
-    if not all(op.opcode.lanewise or op.opcode in (ASSERT, LOAD, STORE, NOTE, NATIVE_PURE) for op in ops):
+    if not all(
+        op.opcode.lanewise or op.opcode in (ASSERT, LOAD, STORE, NOTE, NATIVE_PURE) or _is_rare(op) for op in ops
+    ):
         return None
     outside = {value.serial for value in captures(launch.regions[0])}
     sizes, left = [], {plan.position.serial}
@@ -118,11 +128,19 @@ def _plan(launch: Op) -> _Plan | None:
             if pointer.serial in outside and _is_global(pointer):
                 sizes.append(max(type.dtype.bits, 8))
                 plan.pointers += [pointer] if pointer not in plan.pointers else []
-    plan.width = _width(sizes, plan.divisors, len(ops))
+    plan.width = _width(sizes, plan.divisors, count_operations(plan.body))
     if plan.width == 1:
         return None
     _divide(plan, ops)
     return None if any(op.opcode is ASSERT for op in plan.own) else plan
+
+
+def _is_rare(op: Op) -> bool:
+    """Whether an operation is a branch for few elements that only computes."""
+    if op.opcode is not IF or "rare" not in op.attrs:
+        return False
+    inner = (each for region in op.regions for each in region.ops)
+    return all(each.opcode.lanewise or each.opcode in (CONST, NATIVE_PURE, YIELD) for each in inner)
 
 
 def _goes_along(load: Op, left: set[int]) -> bool:
@@ -183,8 +201,12 @@ def _widen(builder: Builder, launch: Op, plan: _Plan) -> None:
             for pointer, bytes in zip(plan.pointers, alignments, strict=True):
                 builder.add("assume_aligned", [pointer], align=bytes)
             vector = builder.iadd(builder.imul(block, builder.int_(size * plan.groups)), thread)
-            for number in range(plan.groups):
-                _whole(builder, plan, builder.iadd(vector, builder.int_(number * size)))
+            vectors = [builder.iadd(vector, builder.int_(number * size)) for number in range(plan.groups)]
+            if _may_leave_out(plan):
+                _without_rare(builder, plan, vectors)
+            else:
+                for each_vector in vectors:
+                    _whole(builder, plan, each_vector)
             builder.end()
         with builder.inside(single):
             _single(builder, plan, first, thread, size)
@@ -197,29 +219,99 @@ def _widen(builder: Builder, launch: Op, plan: _Plan) -> None:
 
 def _whole(builder: Builder, plan: _Plan, vector: Value) -> None:
     """The elements of a thread, of which no other thread has any in between."""
-    width = builder.int_(plan.width)
-    base = builder.imul(vector, width)
-    parts = {}
-    for divisor in plan.divisors:
-        groups = builder.idiv(divisor, width)
-        parts[divisor.serial] = (builder.imul(builder.irem(vector, groups), width), builder.idiv(vector, groups))
-    known: dict[int, Value] = {}
-    for op in plan.same:
-        if op.opcode is UDIV and op.operands[0] is plan.position:
-            known[op.results[0].serial] = parts[op.operands[1].serial][1]
-        else:
-            again(builder, op, known)
-    rounds = builder.for_loop(builder.int_(0), width)
+    places = _Places(builder, plan, vector)
+    rounds = builder.for_loop(builder.int_(0), builder.int_(plan.width))
     builder.region.ops[-1].attrs["hints"] = LoopHints(unrolled=True)
     with builder.inside(rounds):
-        k = rounds.args[0]
-        known[plan.position.serial] = builder.iadd(base, k)
+        known = places.element(rounds.args[0])
         for op in plan.own:
-            if op.opcode is UREM and op.operands[0] is plan.position:
-                known[op.results[0].serial] = builder.iadd(parts[op.operands[1].serial][0], k)
-            else:
+            if not op.results or op.results[0].serial not in known:
                 again(builder, op, known)
         builder.end()
+
+
+class _Places:
+    """The places of a thread's elements side by side, and what is done alike for all of them."""
+
+    def __init__(self, builder: Builder, plan: _Plan, vector: Value) -> None:
+        self.builder, self.plan = builder, plan
+        width = builder.int_(plan.width)
+        self.base = builder.imul(vector, width)
+        self.parts: dict[int, tuple[Value, Value]] = {}
+        for divisor in plan.divisors:
+            groups = builder.idiv(divisor, width)
+            within, before = builder.imul(builder.irem(vector, groups), width), builder.idiv(vector, groups)
+            self.parts[divisor.serial] = within, before
+        self.known: dict[int, Value] = {}
+        for op in plan.same:
+            if op.opcode is UDIV and op.operands[0] is plan.position:
+                self.known[op.results[0].serial] = self.parts[op.operands[1].serial][1]
+            else:
+                again(builder, op, self.known)
+
+    def element(self, k: Value) -> dict[int, Value]:
+        """What is known of the element with this number: its position, and what is left of it by the divisors."""
+        known = {**self.known, self.plan.position.serial: self.builder.iadd(self.base, k)}
+        for op in self.plan.own:
+            if op.opcode is UREM and op.operands[0] is self.plan.position:
+                known[op.results[0].serial] = self.builder.iadd(self.parts[op.operands[1].serial][0], k)
+        return known
+
+
+def _may_leave_out(plan: _Plan) -> bool:
+    """Whether there are rare branches, and elements may be computed before any is stored."""
+    stores = [op for op in plan.own if op.opcode is STORE]
+    written = {op.operands[-2].serial for op in stores}
+    loads = [op for op in plan.own if op.opcode is LOAD and op.operands[-2].serial in written]
+    apart = all(op.operands[-1] is plan.position for op in loads)
+    first = next((n for n, op in enumerate(plan.own) if op.opcode is STORE), 0)
+    in_front = all(op.opcode is not LOAD for op in plan.own[first:])
+    return any(op.opcode is IF for op in plan.own) and bool(stores) and apart and in_front
+
+
+def _without_rare(builder: Builder, plan: _Plan, vectors: Sequence[Value]) -> None:
+    """The elements without their rare branches, or all of them with these where one needs its branch."""
+    places = [_Places(builder, plan, vector) for vector in vectors]
+    elements = [(each, builder.int_(k)) for each in places for k in range(plan.width)]
+    odd = builder.const(False, BOOL)
+    mostly, stores = [], []
+    for place, k in elements:
+        known = place.element(k)
+        for op in plan.own:
+            if op.opcode is STORE:
+                stores.append((op, dict(known)))
+                mostly.append(known.get(op.operands[0].serial, op.operands[0]))
+            elif op.opcode is IF:
+                condition = known.get(op.operands[0].serial, op.operands[0])
+                odd = condition if odd.const is False else builder.row("or_", [odd, condition])
+                _other(builder, op, known)
+            elif not op.results or op.results[0].serial not in known:
+                again(builder, op, known)
+    rarely, otherwise = Region(), Region()
+    with builder.inside(rarely):
+        results = []
+        for place, k in elements:
+            known = place.element(k)
+            for op in plan.own:
+                if op.opcode is STORE:
+                    results.append(known.get(op.operands[0].serial, op.operands[0]))
+                elif op.opcode is not NOTE and op.results[0].serial not in known:
+                    again(builder, op, known)
+        builder.end(results)
+    with builder.inside(otherwise):
+        builder.end(mostly)
+    chosen = builder.add("if", [odd], [value.type for value in mostly], regions=[rarely, otherwise])
+    for (op, known), value in zip(stores, chosen, strict=True):
+        again(builder, op, {**known, op.operands[0].serial: value})
+
+
+def _other(builder: Builder, branch: Op, known: dict[int, Value]) -> None:
+    """What a branch gives where its condition does not hold."""
+    *ops, end = branch.regions[1].ops
+    for op in ops:
+        again(builder, op, known)
+    for result, value in zip(branch.results, end.operands, strict=True):
+        known[result.serial] = known.get(value.serial, value)
 
 
 def _divide(plan: _Plan, ops: Sequence[Op]) -> None:
@@ -227,7 +319,8 @@ def _divide(plan: _Plan, ops: Sequence[Op]) -> None:
     stored = {op.operands[-2].serial for op in ops if op.opcode is STORE}
     varying = {plan.position.serial}
     for op in ops:
-        alike = not any(value.serial in varying for value in op.operands) and op.opcode not in (STORE, NOTE)
+        used = [*op.operands, *(value for region in op.regions for value in captures(region))]
+        alike = not any(value.serial in varying for value in used) and op.opcode not in (STORE, NOTE)
         is_quotient = op.opcode is UDIV and op.operands[0] is plan.position
         if is_quotient or (alike and not (op.opcode is LOAD and op.operands[-2].serial in stored)):
             plan.same.append(op)
@@ -237,8 +330,13 @@ def _divide(plan: _Plan, ops: Sequence[Op]) -> None:
 
 
 def again(builder: Builder, op: Op, known: dict[int, Value]) -> None:
-    """An operation without regions once more."""
+    """An operation once more."""
     builder.location = op.location
+    if op.regions:
+        copier = Copier()
+        copier.values = known
+        copier.copy(op, builder.region)
+        return
     operands = [known.get(value.serial, value) for value in op.operands]
     results = builder.add(op.name, operands, [value.type for value in op.results], **op.attrs)
     for old, new in zip(op.results, results, strict=True):

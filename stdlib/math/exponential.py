@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import (
+    SIMD,
     Floating,
     abs,
     bitcast,
@@ -16,9 +17,12 @@ from ...dsl import (
     fma,
     implements,
     int32,
+    rare,
     select,
+    unroll,
 )
 from .parts import (
+    LN2_32,
     LN2_SHORT_32,
     LN2_SHORT_64,
     LOG2_E_32,
@@ -88,18 +92,40 @@ def _exp(x: Floating) -> Any:
 
 def _exp_wide(x: Floating) -> Any:
     if x.dtype != float64 and has_approximations():
-        # 2**n with n from -126 to 127 is a normal number; beyond these what is left of x makes the result subnormal,
-        # or too large.
-        shifted = fma(clamped(x, -87.0, 88.0), LOG2_E_32[0], ROUNDER32 + 127.0)
-        nearest = shifted - (ROUNDER32 + 127.0)
-        r = fma(x, LOG2_E_32[1], fma(x, LOG2_E_32[0], -nearest))
-        return exp2_by_instruction(r) * bitcast(bitcast(shifted, int32) << 23, float32)
+        if x.width == 1:
+            return _exp_by_instruction(x)
+        lanes: Any = ()
+        for k in unroll(x.width):
+            lanes = (*lanes, _exp_by_instruction(x[k]))
+        return SIMD[float32, x.width](*lanes)
     # Beyond the bounds the result has overflowed, or is less than half the smallest number.
     if x.dtype == float64:
         n, number = exp_core(clamped(x, -746.0, 710.0))
     else:
         n, number = exp_core(clamped(x, -104.0, 89.0))
     return scaled(number, n)
+
+
+def _exp_by_instruction(x: Floating) -> Any:
+    """e**x of one float32, by the instruction for 2**t."""
+    # t is rounded, and what that leaves of x is near 0: e**left = 1 + left. A whole t gives an exact power.
+    t = x * LOG2_E_32[0]
+    left = fma(t, -LN2_32[1], fma(t, -LN2_32[0], x))
+    power = exp2_by_instruction(t)
+    result = fma(power, left, power)
+    if rare(~(abs(x) < 87.0)):
+        result = _exp_anywhere(x)
+    return result
+
+
+def _exp_anywhere(x: Floating) -> Any:
+    """The same for any x."""
+    # 2**n with n from -126 to 127 is a normal number; beyond these what is left of x makes the result subnormal,
+    # or too large.
+    shifted = fma(clamped(x, -87.0, 88.0), LOG2_E_32[0], ROUNDER32 + 127.0)
+    nearest = shifted - (ROUNDER32 + 127.0)
+    r = fma(x, LOG2_E_32[1], fma(x, LOG2_E_32[0], -nearest))
+    return exp2_by_instruction(r) * bitcast(bitcast(shifted, int32) << 23, float32)
 
 
 def reciprocal_of_sum(x: Floating) -> Any:

@@ -21,6 +21,9 @@ Either is done where it is less work than the loop with the rare case. Where the
 long, where the rare case keeps a part of the memory from being read, on GPUs, on vectors, within branches, and next to
 prints and checks, `rare(condition)` is the condition. The numbers are the same either way, as long as the body gives
 the same where a condition is false.
+
+A branch of a GPU thread by such a condition is marked. A thread that computes several elements branches once for all
+of them (see `passes.widen_threads`).
 """
 
 from __future__ import annotations
@@ -59,6 +62,8 @@ def rare(call: Point, condition: object) -> Any:
         return condition  # one for each lane
     value = truth(call.argument("condition"), condition)
     watch = call.evaluator.watch
+    if isinstance(value, Value) and call.evaluator.level == "device":
+        call.evaluator.rare.add(value.serial)
     if watch is None or not isinstance(value, Value) or call.builder.region is not watch.region:
         return value
     watch.conditions.append(value)

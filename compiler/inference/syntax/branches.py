@@ -299,7 +299,8 @@ class Joint:
             with builder.inside(region):
                 builder.end([pair[number] for pair in self.pairs])
         types = [pair[0].type for pair in self.pairs]
-        results = builder.add("if", [self.test], types, self.regions)
+        attrs = {"rare": True} if self.test.serial in self.here.evaluator.rare else {}
+        results = builder.add("if", [self.test], types, self.regions, **attrs)
         for result, weak, pair in zip(results, self.weak, self.pairs, strict=True):
             result.weak = weak
             marked(result, pair)
