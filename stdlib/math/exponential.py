@@ -19,7 +19,6 @@ from ...dsl import (
     int32,
     rare,
     select,
-    unroll,
 )
 from .parts import (
     LN2_32,
@@ -94,10 +93,7 @@ def _exp_wide(x: Floating) -> Any:
     if x.dtype != float64 and has_approximations():
         if x.width == 1:
             return _exp_by_instruction(x)
-        lanes: Any = ()
-        for k in unroll(x.width):
-            lanes = (*lanes, _exp_by_instruction(x[k]))
-        return SIMD[float32, x.width](*lanes)
+        return SIMD[float32, x.width](*tuple(_exp_by_instruction(x[k]) for k in range(x.width)))
     # Beyond the bounds the result has overflowed, or is less than half the smallest number.
     if x.dtype == float64:
         n, number = exp_core(clamped(x, -746.0, 710.0))
@@ -106,7 +102,7 @@ def _exp_wide(x: Floating) -> Any:
     return scaled(number, n)
 
 
-def _exp_by_instruction(x: Floating) -> Any:
+def _exp_by_instruction(x: Floating) -> Floating:
     """e**x of one float32, by the instruction for 2**t."""
     # t is rounded, and what that leaves of x is near 0: e**left = 1 + left. A whole t gives an exact power.
     t = x * LOG2_E_32[0]
@@ -118,7 +114,7 @@ def _exp_by_instruction(x: Floating) -> Any:
     return result
 
 
-def _exp_anywhere(x: Floating) -> Any:
+def _exp_anywhere(x: Floating) -> Floating:
     """The same for any x."""
     # 2**n with n from -126 to 127 is a normal number; beyond these what is left of x makes the result subnormal,
     # or too large.
