@@ -108,7 +108,7 @@ def _exp_by_instruction(x: Floating) -> Floating:
     t = x * LOG2_E_32[0]
     left = fma(t, -LN2_32[1], fma(t, -LN2_32[0], x))
     power = exp2_by_instruction(t)
-    result = fma(power, left, power)
+    result: Floating = fma(power, left, power)
     if rare(~(abs(x) < 87.0)):
         result = _exp_anywhere(x)
     return result
@@ -121,7 +121,8 @@ def _exp_anywhere(x: Floating) -> Floating:
     shifted = fma(clamped(x, -87.0, 88.0), LOG2_E_32[0], ROUNDER32 + 127.0)
     nearest = shifted - (ROUNDER32 + 127.0)
     r = fma(x, LOG2_E_32[1], fma(x, LOG2_E_32[0], -nearest))
-    return exp2_by_instruction(r) * bitcast(bitcast(shifted, int32) << 23, float32)
+    result: Floating = exp2_by_instruction(r) * bitcast(bitcast(shifted, int32) << 23, float32)
+    return result
 
 
 def reciprocal_of_sum(x: Floating) -> Any:
