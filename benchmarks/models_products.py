@@ -96,7 +96,9 @@ def product(rows: int, dtype: str, bar: float, n: int = 11008, k: int = 4096) ->
     return ProductRow(f"product {dtype}, {rows} x {n} x {k}", "torch", *times, bar)
 
 
-def int8_product(rows: int, bar: float, n: int = 11008, k: int = 4096) -> ProductRow:
+def int8_product(
+    rows: int, bar: float, encoding: str = "int8_row", what: str = "", n: int = 11008, k: int = 4096
+) -> ProductRow:
     """`qmatmul` of int8 weights with a scale for each row, next to the faster of PyTorch's ways.
 
     These are the product of bfloat16 rows with int8, and layers whose rows are rounded to 8 bits at each call.
@@ -108,7 +110,7 @@ def int8_product(rows: int, bar: float, n: int = 11008, k: int = 4096) -> Produc
     types = [TensorType(DType.int8, [n, k], DeviceRef.CPU()), TensorType(DType.float32, [n], DeviceRef.CPU())]
 
     def forward(v: Any) -> Any:
-        return ops.qmatmul("int8_row", None, v, *map(ops.constant_external, "ws", types))
+        return ops.qmatmul(encoding, None, v, *map(ops.constant_external, "ws", types))
 
     model = loaded(forward, DType.float32, [rows, k], w=Buffer.from_dlpack(weight), s=Buffer.from_dlpack(scales))
     given, half, half_scales = Buffer.from_dlpack(x), x.bfloat16(), scales.bfloat16()
@@ -116,7 +118,7 @@ def int8_product(rows: int, bar: float, n: int = 11008, k: int = 4096) -> Produc
     linear = torch.nn.Linear(k, n, bias=False)
     dynamic = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(linear), {torch.nn.Linear}, torch.qint8)
     peers["torch dynamic int8"] = lambda: dynamic(x)
-    return _next_to(f"product int8 by row, {rows} x {n} x {k}", lambda: model(given), peers, bar)
+    return _next_to(f"product int8 by row{what}, {rows} x {n} x {k}", lambda: model(given), peers, bar)
 
 
 def int4_product(rows: int, bar: float, n: int = 11008, k: int = 4096) -> ProductRow:
@@ -232,6 +234,7 @@ MEASURED: dict[str, list[Callable[[], ProductRow]]] = {
         *(lambda m=m: product(m, "bfloat16", 1.0) for m in (1, 16, 64, 256)),
         *(lambda m=m, bar=bar: int8_product(m, bar) for m, bar in ((1, 1.8), (16, 1.0))),
         *(lambda m=m, bar=bar: int4_product(m, bar) for m, bar in ((1, 1.0), (16, 0.9))),
+        *(lambda m=m: int8_product(m, 1.0, "int8_row_dynamic", " and rounded rows") for m in (1, 16)),
     ],
     "blocks": [lambda e=e, m=m: block_product(e, m, 0.9) for e in ("q8_0", "q4_0", "q4_k", "q6_k") for m in (1, 16)],
     "conv": [lambda case=case: convolution(*case) for case in CONVOLUTIONS],

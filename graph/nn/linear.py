@@ -112,7 +112,7 @@ def _parts(
     blocks = ENCODINGS[encoding].scaled
     if blocks is not None:
         sizes = [1 if block == 0 else -(-size // block) for size, block in zip((rows, columns), blocks, strict=True)]
-        dtype = DType.int8 if encoding is QuantizationEncoding.INT8_ROW else DType.float8_e4m3fn
+        dtype = DType.int8 if encoding.name.startswith("int8") else DType.float8_e4m3fn
         return {"weight": (dtype, [rows, columns]), "weight_scale": (DType.float32, sizes)}
     if not isinstance(config, QuantizationConfig):
         text = f"encoding {encoding.name} has settings: pass a QuantizationConfig"

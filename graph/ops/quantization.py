@@ -20,6 +20,7 @@ from ..quantization.encodings import (
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import StaticDim
 from ..types.tensor_type import TensorType, shown
+from .movement import broadcast_to
 from .operands import as_shape, cast_to, check_kind, same_device, tensor
 from .stage import builtin, current, fail, op
 
@@ -104,7 +105,8 @@ def qmatmul(
 ) -> TensorValue:
     """Products of the rows of `lhs` with the rows of a quantised matrix: `lhs @ transpose(dequantize(rhs))`.
 
-    For encodings of GGUF the left operand is rounded, too: to 8 bits in blocks of 32, each with a scale of its own.
+    For encodings of GGUF the left operand is rounded, too: to 8 bits in blocks of 32, each with a scale of its own. So
+    it is for int8_row_dynamic, with a scale for each row.
 
     Args:
         encoding: an encoding, or its name.
@@ -135,10 +137,23 @@ def qmatmul(
     if left.shape[-1] != inner:
         text = f"{shown(left.shape)} by {inner} input channels: the inner sizes are {left.shape[-1]} and {inner}"
         fail("qmatmul", text, code="EK0427", argument="lhs", expected=str(inner), got=str(left.shape[-1]))
+    if row.activation == "int8_row":
+        return cast_to(_of_rounded_rows(row, left, *values), left.dtype)
     if row.activation:
         rounded = builtin("quantized", "round_to_8_bits", [left], {"bias": row.bias, "halves": row.halves})
         return cast_to(builtin(*row.product, [*rounded, *values])[0], left.dtype)
     return builtin(*row.product, [left, *values], _parameters(row, encoding, config, values))[0]
+
+
+def _of_rounded_rows(row: Encoding, left: TensorValue, numbers: TensorValue, scales: TensorValue) -> TensorValue:
+    """Products of integers, exact, times the scales of both."""
+    n, device = numbers.shape[0], left.device
+    rounded, factors = builtin("quantized", "round_rows_to_8_bits", [left])
+    graph = current("qmatmul")
+    zero = graph.stage_constant(np.zeros((), np.int32), device, None)
+    zeros = broadcast_to(zero, [n])
+    sums = builtin(*row.product, [rounded, numbers, zero, zeros])[0]
+    return cast_to(sums, DType.float32) * factors * as_shape(scales, [n])
 
 
 def _row(name: str, encoding: object) -> tuple[Encoding, QuantizationEncoding]:

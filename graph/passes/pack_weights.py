@@ -67,6 +67,9 @@ PRODUCTS: Final = {
     "matmul": PackedProduct("pack_panels", 1),
     "matmul_transposed": PackedProduct("pack_panels_transposed", 0, "matmul_transposed_packed"),
     "matmul_8_bits": PackedProduct("pack_bytes", 1, "", "matmul_8_bits_packed", 4, "sums_of_bytes", bits=32),
+    "matmul_8_bits_transposed": PackedProduct(
+        "pack_bytes_transposed", 0, "", "matmul_8_bits_packed", 4, "sums_of_bytes_transposed", bits=32
+    ),
     "matmul_scaled": PackedProduct(
         "pack_panels_transposed",
         0,

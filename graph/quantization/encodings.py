@@ -76,7 +76,7 @@ class Encoding:
         block: the structure of its blocks, which lie along the last axis as bytes; None if it has other tensors.
         gguf: its number in GGUF files, if it has one.
         decode, product, encode: kernels, as family and name; None where there is none.
-        activation: how a product rounds its left operand: "int8" in blocks of 32, or "" not at all.
+        activation: how a product rounds its left operand: "int8" in blocks of 32, "int8_row" by row, or "" not at all.
         tensors: how many tensors make a matrix, at least and at most.
         bias: what digits are larger by than the integers that they mean.
         halves: how many scales 32 elements have.
@@ -111,15 +111,17 @@ def _blocks(
     )
 
 
-def _scaled(dtype: str, rows: int, columns: int) -> Encoding:
+def _scaled(dtype: str, rows: int, columns: int, activation: str = "") -> Encoding:
     """8-bit numbers with a scale for each `rows` rows and `columns` columns; 0 for all."""
     family = "scaled_products"
+    product = ("byte_products", "matmul_8_bits_transposed") if activation else (family, "matmul_scaled")
     return Encoding(
         None,
         None,
         (family, "dequantize_scaled"),
-        (family, "matmul_scaled"),
+        product,
         (family, f"quantize_scaled_{dtype}"),
+        activation,
         tensors=(2, 2),
         scaled=(rows, columns),
     )
@@ -151,6 +153,7 @@ class QuantizationEncoding(enum.Enum):
     GPTQ = "gptq"
     AWQ = "awq"
     INT8_ROW = "int8_row"
+    INT8_ROW_DYNAMIC = "int8_row_dynamic"
     FLOAT8_TENSOR = "float8_tensor"
     FLOAT8_ROW = "float8_row"
     FLOAT8_BLOCK = "float8_block"
@@ -203,6 +206,7 @@ ENCODINGS: Final[Mapping[QuantizationEncoding, Encoding]] = {
     QuantizationEncoding.GPTQ: _groups("gptq", 4),
     QuantizationEncoding.AWQ: _groups("awq", 3),
     QuantizationEncoding.INT8_ROW: _scaled("int8", 1, 0),
+    QuantizationEncoding.INT8_ROW_DYNAMIC: _scaled("int8", 1, 0, "int8_row"),
     QuantizationEncoding.FLOAT8_TENSOR: _scaled("float8", 0, 0),
     QuantizationEncoding.FLOAT8_ROW: _scaled("float8", 1, 0),
     QuantizationEncoding.FLOAT8_BLOCK: _scaled("float8", 128, 128),

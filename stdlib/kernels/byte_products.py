@@ -11,6 +11,7 @@ and columns bring in the zero points:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...dsl import (
@@ -53,8 +54,27 @@ def matmul_8_bits(
     _multiply(ctx, out, a, b, a_zero, b_zero)
 
 
+@register("matmul_8_bits_transposed", writes_once=True, reads={"a": 4, "b": 1})
+def matmul_8_bits_transposed(
+    out: OutputTensor[int32, "*s n"],
+    a: InputTensor[A, "*s k"],
+    b: InputTensor[B, "n k"],
+    a_zero: InputTensor[int32, ""],
+    b_zero: InputTensor[int32, "n"],
+    ctx: DeviceContext,
+) -> None:
+    """As `matmul_8_bits` by the transposed b."""
+    _multiply(ctx, out, a, b, a_zero, b_zero, True)
+
+
 def _multiply(
-    ctx: DeviceContext, out: AnyTensor, a: AnyTensor, b: AnyTensor, a_zero: AnyTensor, b_zero: AnyTensor
+    ctx: DeviceContext,
+    out: AnyTensor,
+    a: AnyTensor,
+    b: AnyTensor,
+    a_zero: AnyTensor,
+    b_zero: AnyTensor,
+    transposed: bool = False,
 ) -> None:
     rows = out.shape[:-1]
 
@@ -67,16 +87,27 @@ def _multiply(
         return lambda j, value: store(out, (*lead, j), value)
 
     def right(batch: Index):
+        if transposed:
+            return lambda j, k, width: b.load((j, k), width=width).cast(int32) - b_zero[j]
         return lambda k, j: b[k, j].cast(int32) - b_zero[j]
 
-    multiply(ctx, (1, product(rows), out.dim(-1), a.dim(-1)), int32, left, right, put, False)
+    multiply(ctx, (1, product(rows), out.dim(-1), a.dim(-1)), int32, left, right, put, transposed)
 
 
 @register("pack_bytes", writes_once=True)
 def pack_bytes(out: OutputTensor[int8, "p k w"], b: InputTensor[B, "d n"]) -> None:
     """The columns of b in panels, four steps in a row, zeros behind the last one; unsigned numbers less 128."""
+    _pack(out, b.dim(1), b.dim(0), lambda k, j: b[k, j])
+
+
+@register("pack_bytes_transposed", writes_once=True)
+def pack_bytes_transposed(out: OutputTensor[int8, "p k w"], b: InputTensor[B, "n d"]) -> None:
+    """As `pack_bytes` of the transposed b."""
+    _pack(out, b.dim(0), b.dim(1), lambda k, j: b[j, k])
+
+
+def _pack(out: AnyTensor, n: Index, depth: Index, element: Callable[[Index, Index], Integral]) -> None:
     panels, rows, whole = out.shape
-    depth, n = b.shape
     width = whole // STEPS_OF_BYTES
 
     def panel(p: Index):
@@ -86,7 +117,8 @@ def pack_bytes(out: OutputTensor[int8, "p k w"], b: InputTensor[B, "d n"]) -> No
                 for s in range(STEPS_OF_BYTES):
                     step = k * STEPS_OF_BYTES + s
                     there = (j < columns) & (step < depth)
-                    out[p, k, j * STEPS_OF_BYTES + s] = _signed(b[step, p * width + j]) if there else int8(0)
+                    value = _signed(element(step, p * width + j)) if there else int8(0)
+                    out[p, k, j * STEPS_OF_BYTES + s] = value
 
     parallel_for(panels, panel, grain=ceildiv(WORK, rows * whole + 16))
 
@@ -94,14 +126,23 @@ def pack_bytes(out: OutputTensor[int8, "p k w"], b: InputTensor[B, "d n"]) -> No
 @register("sums_of_bytes", writes_once=True)
 def sums_of_bytes(out: OutputTensor[int32, "n"], b: InputTensor[B, "d n"]) -> None:
     """The sums of the columns of what `pack_bytes` packs."""
+    _sum(out, b.dim(0), lambda k, j: b[k, j])
 
+
+@register("sums_of_bytes_transposed", writes_once=True)
+def sums_of_bytes_transposed(out: OutputTensor[int32, "n"], b: InputTensor[B, "n d"]) -> None:
+    """As `sums_of_bytes` of the transposed b."""
+    _sum(out, b.dim(1), lambda k, j: b[j, k])
+
+
+def _sum(out: AnyTensor, depth: Index, element: Callable[[Index, Index], Integral]) -> None:
     def column(j: Index):
         total = int32(0)
-        for k in range(b.dim(0)):
-            total = total + _signed(b[k, j]).cast(int32)
+        for k in range(depth):
+            total = total + _signed(element(k, j)).cast(int32)
         out[j] = total
 
-    parallel_for(out.dim(0), column, grain=ceildiv(TASK, b.dim(0) + 16))
+    parallel_for(out.dim(0), column, grain=ceildiv(TASK, depth + 16))
 
 
 def _signed(value: Integral) -> Any:
@@ -114,8 +155,8 @@ def _unsigned(value: Integral) -> Any:
 
 @register("matmul_8_bits_packed", writes_once=True, reads={"a": 4})
 def matmul_8_bits_packed(
-    out: OutputTensor[int32, "*s m n"],
-    a: InputTensor[A, "*s m k"],
+    out: OutputTensor[int32, "*s n"],
+    a: InputTensor[A, "*s k"],
     a_zero: InputTensor[int32, ""],
     b_zero: InputTensor[int32, "n"],
     panels: InputTensor[int8, "p r w"],

@@ -19,6 +19,8 @@ from ...dsl import (
     InputTensor,
     OutputTensor,
     Parts,
+    abs,
+    ceildiv,
     dot4,
     float32,
     int8,
@@ -88,6 +90,35 @@ def round_to_8_bits(
             offsets[(*lead, g * halves + h)] = fours.slice(h * size, size).reduce_add().cast(int32) * -bias
 
     parallel_for(product(rows) * groups, group, grain=GRAIN)
+
+
+@register("round_rows_to_8_bits", writes_once=True, reads={"x": 2})
+def round_rows_to_8_bits(
+    out: OutputTensor[int8, "*s k"], scales: OutputTensor[float32, "*s 1"], x: InputTensor[F, "*s k"]
+) -> None:
+    """Rows as integers up to 127 times a scale each."""
+    rows, depth = x.shape[:-1], x.dim(-1)
+    whole = depth // PART * PART
+
+    def row(task: Index):
+        lead = unravelled(task, rows)
+        most = SIMD[float32, PART](0)
+        for k in range(0, whole, PART):
+            v = x.load(*lead, k, width=PART).cast(float32)
+            most = max(most, max(v, -v))
+        highest = most.reduce_max()
+        for k in range(whole, depth):
+            highest = max(highest, abs(x[(*lead, k)].cast(float32)))
+        scale = highest / 127.0
+        inverse = 0.0 if scale == 0 else 1.0 / scale
+        for k in range(0, whole, PART):
+            v = x.load(*lead, k, width=PART).cast(float32)
+            out.store(round(v * inverse).cast(int8, saturate=True), *lead, k)
+        for k in range(whole, depth):
+            out[(*lead, k)] = round(x[(*lead, k)].cast(float32) * inverse).cast(int8, saturate=True)
+        scales[(*lead, 0)] = scale
+
+    parallel_for(product(rows), row, grain=ceildiv(GRAIN * PART, depth + 16))
 
 
 @register("dequantize_q4_0", writes_once=True)

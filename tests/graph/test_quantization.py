@@ -111,6 +111,34 @@ def _check_products(encoding: QuantizationEncoding, rows: int, columns: int, dep
         np.testing.assert_array_equal(model(x[k : k + 1])[0].to_numpy()[0], actual[k])
 
 
+@pytest.mark.parametrize("is_weight", [True, False])
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(1, 1, 1), (17, 37, 203), (3, 64, 96), (2, 3, 0)])
+def test_products_of_rounded_rows(rows: int, columns: int, depth: int, is_weight: bool) -> None:
+    """Exact sums of integers times two scales, the same for a row alone."""
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((rows, depth)).astype(np.float32)
+    x[rows // 2] = 0
+    w, scales = rng.integers(-128, 128, (columns, depth)).astype(np.int8), rng.random(columns).astype(np.float32)
+    types = [TensorType(DType.float32, ["m", depth], HOST)]
+    data = [TensorType(DType.int8, w.shape, HOST), TensorType(DType.float32, scales.shape, HOST)]
+    given: tuple[Any, ...] = () if is_weight else (w, scales)
+
+    def forward(x: Any, *matrix: Any) -> Any:
+        made = matrix or [ops.constant_external(name, type) for name, type in zip("ws", data, strict=True)]
+        return ops.qmatmul("int8_row_dynamic", None, x, *made)
+
+    graph = Graph("g", forward=forward, input_types=types if is_weight else types + data)
+    registry = {"w": w, "s": scales} if is_weight else {}
+    model = InferenceSession().load(graph, weights_registry=registry)
+    actual = model(x, *given)[0].to_numpy()
+    factor = np.abs(x).max(-1, keepdims=True, initial=0) / np.float32(127)
+    inverse = np.divide(np.float32(1), factor, out=np.zeros_like(factor), where=factor != 0)
+    sums = np.rint(x * inverse).astype(np.int64) @ w.T.astype(np.int64)
+    np.testing.assert_allclose(actual, sums * factor.astype(np.float64) * scales, rtol=1e-6)
+    for k in range(rows):
+        np.testing.assert_array_equal(model(x[k : k + 1], *given)[0].to_numpy()[0], actual[k])
+
+
 def test_elements_that_are_not_finite_stay_in_their_row() -> None:
     matrix = any_blocks(QuantizationEncoding.Q8_0, 5, 2)
     x = np.ones((3, 64), np.float32)
