@@ -53,7 +53,7 @@ from .folds import (
     stepped_once,
 )
 from .monoid import DTypes, Monoid, Monoids, Terms
-from .short_rows import RowOf, fold_block, in_blocks
+from .short_rows import SHORT, SHORT_IF_KNOWN, RowOf, fold_block, in_blocks
 from .teams import BLOCK, ROUND, THREADS, by_warps, folded_by_team, folded_round, in_teams, thread_of
 
 SPLIT_ROWS = 8  # rows of which each is cut into pieces that are tasks of their own
@@ -306,7 +306,7 @@ def _by_row(
 
             fold_block(xs, monoids, of, dtype, (row_of, len(sizes)), n, use_one)
 
-        taken = in_blocks(sizes, n, block)
+        taken = in_blocks(sizes, n, block, SHORT_IF_KNOWN if xs[0].is_known(-1) else SHORT)
 
         def part(task: Index):
             row, first, count = taken + task, 0, pieces

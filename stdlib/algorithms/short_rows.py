@@ -34,7 +34,8 @@ from .algorithm import product, unravelled
 from .folds import element, for_each, is_one_number
 from .monoid import DTypes, Monoid, Monoids, Terms
 
-SHORT = 32  # elements of a row at most
+SHORT = 63  # elements of a row at most
+SHORT_IF_KNOWN = 16  # where its length is known at compile time, so that vectors along a row need no copies
 ABREAST = 16  # rows of a block
 TASK = 32768  # elements that a task takes at least
 STEP = 8  # rows that are turned at a time,
@@ -43,14 +44,14 @@ WIDTH = 4  # with so many elements of each
 RowOf = Callable[[Index], tuple[Index, ...]]
 
 
-def in_blocks(sizes: tuple[Index, ...], n: Index, body: Callable[[RowOf], None]) -> Any:
-    """Calls body(row_of) for blocks of 16 rows of n elements, in parallel, if rows are short and not empty.
+def in_blocks(sizes: tuple[Index, ...], n: Index, body: Callable[[RowOf], None], most: int = SHORT) -> Any:
+    """Calls body(row_of) for blocks of 16 rows of n elements, in parallel, if n is 1 to `most`.
 
     `sizes` are those of the axes that count rows. Returns how many rows were taken: the first ones, or none.
     """
     if len(sizes) == 0:
         return 0
-    count = product(sizes) // ABREAST * ABREAST if n > 0 and n <= SHORT else 0
+    count = product(sizes) // ABREAST * ABREAST if n > 0 and n <= most else 0
     if count > 0:
         grain = ceildiv(TASK, (n + ABREAST) * ABREAST)
         parallel_for(count // ABREAST, lambda number: body(rows_from(number * ABREAST, sizes)), grain=grain)
