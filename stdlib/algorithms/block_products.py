@@ -253,10 +253,19 @@ def _sum_of_sums(totals: AnyTensor, at: Index, stride: int, lanes: int) -> Any:
     return level[0]
 
 
+def _bytes_of(words: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers of the bytes of words of four bytes."""
+    return tuple(4 * word + k for word in words for k in range(4))
+
+
 # Lanes of two vectors of eight words, numbered 0 to 7 and 8 to 15: what a level of a transposition makes of them.
 WORDS = ((0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15))
 PAIRS = ((0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15))
 HALVES = ((0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
+BYTES_OF_WORDS = tuple(_bytes_of(words) for words in WORDS)
+BYTES_OF_PAIRS = tuple(_bytes_of(words) for words in PAIRS)
+BYTES_OF_HALVES = tuple(_bytes_of(words) for words in HALVES)
+REPEATED = _bytes_of((0,) * 8), _bytes_of((0,) * 16)  # four bytes in each of 8 or 16 lanes
 
 
 def _turn(straight: AnyTensor, at: Index, turned: AnyTensor, to: Index, stride: int) -> None:
@@ -265,18 +274,14 @@ def _turn(straight: AnyTensor, at: Index, turned: AnyTensor, to: Index, stride: 
     for k in unroll(GROUP // 2):
         one = straight.load(at + 2 * k * PART, width=PART)
         other = straight.load(at + (2 * k + 1) * PART, width=PART)
-        single = (*single, _words(one, other, WORDS[0]), _words(one, other, WORDS[1]))
+        single = (*single, one.shuffle(BYTES_OF_WORDS[0], other=other), one.shuffle(BYTES_OF_WORDS[1], other=other))
     paired: tuple[Integral, ...] = ()
     for k in unroll(GROUP // 2):
         one, other = single[k // 2 * 4 + k % 2], single[k // 2 * 4 + k % 2 + 2]
-        paired = (*paired, _words(one, other, PAIRS[0]), _words(one, other, PAIRS[1]))
+        paired = (*paired, one.shuffle(BYTES_OF_PAIRS[0], other=other), one.shuffle(BYTES_OF_PAIRS[1], other=other))
     for k in unroll(GROUP):
-        turned.store(_words(paired[k % 4], paired[k % 4 + 4], HALVES[k // 4]), to + k * stride)
-
-
-def _words(one: Integral, other: Integral, words: tuple[int, ...]) -> Any:
-    """Some of the words of four bytes of two vectors."""
-    return one.shuffle(tuple(4 * words[k // 4] + k % 4 for k in range(4 * len(words))), other=other)
+        row = paired[k % 4].shuffle(BYTES_OF_HALVES[k // 4], other=paired[k % 4 + 4])
+        turned.store(row, to + k * stride)
 
 
 def _add_tile(
@@ -316,7 +321,7 @@ def _add_tile(
                 new: tuple[Integral, ...] = ()
                 for r in unroll(TOGETHER):
                     four = integers.load(*leads[r], first * PART + step * 4, width=4)
-                    here = four.shuffle(tuple(k % 4 for k in range(4 * lanes)))
+                    here = four.shuffle(REPEATED[lanes // 16])
                     for v in unroll(vectors):
                         new = (*new, dot4(dots[r * vectors + v], there[v], here))
                 dots = new
