@@ -185,7 +185,7 @@ class Evaluator(Scoped):
         self.owner: Any = None  # the index of the call of a parallel body; see `inference.ownership`
         self.batch: Any = None  # the member of a batch that is computed alone; see `inference.batches`
         self.watch: Any = None  # the loop's body that is being built; see `inference.language.rare_cases`
-        self.rare: set[int] = set()  # conditions that a GPU thread hardly ever meets, by serial
+        self.rare: set[int] = set()  # conditions that hold for few elements of a GPU's thread, by serial
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
         self.launched: Launched | None = None  # the launch whose kernel this is
         self.debugging = False  # whether a debugger is passed what variables hold; see `inference.debug_values`

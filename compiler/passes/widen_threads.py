@@ -18,7 +18,7 @@ A position is taken apart once for all elements of a thread: where the last axis
 multiple too, and goes on by one, and `i // n` stays. Otherwise threads also process single elements.
 
 A body may branch by a condition that is called `rare`. The thread first computes all of its elements without these
-branches, and then asks once whether any of them needed one:
+branches, and then tests once whether any of them needed one:
 
     y = f_without(x[at]), ...;  odd = condition(x[at]) or ...
     if odd: y = f(x[at]), ...

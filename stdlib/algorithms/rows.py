@@ -82,6 +82,7 @@ def rowwise(
     *,
     axis: int | None = -1,
     of: Callable[..., Parts] | None = None,
+    abreast: bool = False,
 ) -> Any:
     """Calls `body(row, value)` with what the monoid makes of the elements along `axis`, for every row in parallel.
 
@@ -95,15 +96,17 @@ def rowwise(
         of: a function of an element, or of one of each tensor: what is given to the monoid, a number or a tuple or
             struct of numbers. It is called with scalars and with SIMD values. None for the element itself, or the
             tuple of those of several tensors.
+        abreast: whether a CPU takes rows of few elements side by side, where `axis` is the last one. That is faster for
+            these rows, and the code has `body` twice.
     """
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
     terms = as_terms(of, monoids)
     for_each(xs, lambda k, other: _fits(xs[0], other, axis) if k > 0 else None)
     if axis == None:  # noqa: E711
-        _by_row(xs, monoids, body, terms, (), xs[0].size, _at_position)
+        _by_row(xs, monoids, body, terms, ((), xs[0].size), _at_position)
     elif axis == -1 or axis == xs[0].rank - 1:
-        _by_row(xs, monoids, body, terms, xs[0].shape[:-1], xs[0].dim(-1), _in_row)
+        _by_row(xs, monoids, body, terms, (xs[0].shape[:-1], xs[0].dim(-1)), _in_row, abreast)
     elif compiled_for().is_gpu and within_parallel():
         by_thread(xs, monoids, body, terms, axis % xs[0].rank)
     elif compiled_for().is_gpu:
@@ -270,11 +273,15 @@ def _by_row(
     monoids: Monoids,
     body: Callable[[tuple[Index, ...], Parts], None],
     of: Terms,
-    sizes: tuple[Index, ...],
-    n: Index,
+    shape: tuple[tuple[Index, ...], Index],
     load: Callable[[AnyTensor, tuple[Index, ...], Index, int], Parts],
+    abreast: bool = False,
 ) -> None:
-    """A task takes some rows; where there are few, a piece of one, and the pieces are joined by the caller's thread."""
+    """A task takes some rows; where there are few, a piece of one, and the pieces are joined by the caller's thread.
+
+    `shape` are the sizes of the axes that count rows, and the length of a row.
+    """
+    sizes, n = shape
     dtype = dtype_of(xs, of, monoids)
     rows = product(sizes)
     pieces, size = pieces_of(n)
@@ -306,7 +313,9 @@ def _by_row(
 
             fold_block(xs, monoids, of, dtype, (row_of, len(sizes)), n, use_one)
 
-        taken = in_blocks(sizes, n, block, SHORT_IF_KNOWN if xs[0].is_known(-1) else SHORT)
+        taken: Index = 0
+        if abreast:
+            taken = in_blocks(sizes, n, block, SHORT_IF_KNOWN if xs[0].is_known(-1) else SHORT)
 
         def part(task: Index):
             row, first, count = taken + task, 0, pieces

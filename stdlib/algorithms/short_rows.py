@@ -13,7 +13,6 @@ bits as when it is taken by itself, which the rows that are left are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ...dsl import (
     SIMD,
@@ -44,7 +43,7 @@ WIDTH = 4  # with so many elements of each
 RowOf = Callable[[Index], tuple[Index, ...]]
 
 
-def in_blocks(sizes: tuple[Index, ...], n: Index, body: Callable[[RowOf], None], most: int = SHORT) -> Any:
+def in_blocks(sizes: tuple[Index, ...], n: Index, body: Callable[[RowOf], None], most: int = SHORT) -> Index:
     """Calls body(row_of) for blocks of 16 rows of n elements, in parallel, if n is 1 to `most`.
 
     `sizes` are those of the axes that count rows. Returns how many rows were taken: the first ones, or none.
@@ -58,7 +57,7 @@ def in_blocks(sizes: tuple[Index, ...], n: Index, body: Callable[[RowOf], None],
     return count
 
 
-def rows_from(first: Index, sizes: tuple[Index, ...]) -> Any:
+def rows_from(first: Index, sizes: tuple[Index, ...]) -> RowOf:
     """A function that gives the indices of row `first + r`, for r below 16."""
     if len(sizes) == 1:
         return lambda r: (first + r,)
@@ -73,12 +72,13 @@ def rows_from(first: Index, sizes: tuple[Index, ...]) -> Any:
 # *** tiles ***
 
 
-def new_tile(dtype: AnyDType) -> Any:
+def new_tile(dtype: AnyDType) -> AnyTensor:
     """A tile that is not written yet."""
-    return stack[dtype](SHORT * ABREAST, zeroed=False)
+    tile: AnyTensor = stack[dtype](SHORT * ABREAST, zeroed=False)
+    return tile
 
 
-def turned(x: AnyTensor, row_of: RowOf, n: Index) -> Any:
+def turned(x: AnyTensor, row_of: RowOf, n: Index) -> AnyTensor:
     """The tile of 16 rows."""
     tile = new_tile(x.dtype)
     if n < WIDTH:
@@ -89,7 +89,7 @@ def turned(x: AnyTensor, row_of: RowOf, n: Index) -> Any:
         for r in range(0, ABREAST, STEP):
             for first in range(0, n, WIDTH):
                 k = min(first, n - WIDTH)  # the last ones may be among those before them
-                rows: Any = ()
+                rows: tuple[Parts, ...] = ()
                 for i in unroll(WIDTH):
                     rows = (
                         *rows,
@@ -101,7 +101,7 @@ def turned(x: AnyTensor, row_of: RowOf, n: Index) -> Any:
     return tile
 
 
-def _exchanged(a: Parts, b: Parts, c: Parts, d: Parts) -> Any:
+def _exchanged(a: Parts, b: Parts, c: Parts, d: Parts) -> tuple[Parts, ...]:
     """Rows for columns: of the lower four lanes of four vectors, and of the upper four."""
     low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
     left, right = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
@@ -111,7 +111,7 @@ def _exchanged(a: Parts, b: Parts, c: Parts, d: Parts) -> Any:
     return *lower, upper_ab.shuffle(left, other=upper_cd), upper_ab.shuffle(right, other=upper_cd)
 
 
-def element_of(tile: AnyTensor, k: Index) -> Any:
+def element_of(tile: AnyTensor, k: Index) -> Parts:
     """Element k of each row."""
     return tile.load(k * ABREAST, width=ABREAST)
 
@@ -126,7 +126,7 @@ def store_turned(out: AnyTensor, tile: AnyTensor, row_of: RowOf, n: Index) -> No
     whole = n // WIDTH * WIDTH
     for r in range(0, ABREAST, STEP):
         for k in range(0, whole, WIDTH):
-            columns: Any = ()
+            columns: tuple[Parts, ...] = ()
             for i in unroll(WIDTH):
                 columns = (*columns, tile.load((k + i) * ABREAST + r, width=STEP))
             rows = _exchanged(*columns)
@@ -152,33 +152,33 @@ def fold_block(
 ) -> None:
     """Calls use(r, settled states) for each of 16 rows. `rows` are the function of their indices, and its length."""
     row_of, axes = rows
-    tiles: Any = ()
+    tiles: tuple[AnyTensor, ...] = ()
     for i in unroll(len(xs)):
         tiles = (*tiles, turned(xs[i], row_of, n) if xs[i].rank == axes + 1 else xs[i])
 
     def elements(k: Index):
         return element(of, for_each(xs, lambda i, x: _abreast(x, tiles[i], k, axes)))
 
-    memory: Any = ()
+    memory: tuple[Parts, ...] = ()
     for i in unroll(len(monoids)):
         memory = (*memory, _stored(folded(monoids[i], elements, n, dtype)))
     for r in range(ABREAST):
         use(r, for_each(memory, lambda _, slots: map_parts(lambda slot: slot[r], slots)))  # noqa: B023
 
 
-def _stored(states: Parts) -> Any:
+def _stored(states: Parts) -> Parts:
     """States in memory, where each can be taken by its number."""
     slots = map_parts(lambda x: stack[x.dtype](ABREAST, zeroed=False), states)
     map_parts(lambda slot, x: slot.store(x, 0), slots, states)
     return slots
 
 
-def _abreast(x: AnyTensor, tile: AnyTensor, k: Index, axes: int) -> Any:
+def _abreast(x: AnyTensor, tile: AnyTensor, k: Index, axes: int) -> Parts:
     """Element k of each row; a tensor of one axis is the same in every row."""
     return element_of(tile, k) if x.rank == axes + 1 else SIMD[x.dtype, ABREAST](x[k])
 
 
-def folded(monoid: type[Monoid], elements: Callable[[Index], Parts], n: Index, dtype: DTypes) -> Any:
+def folded(monoid: type[Monoid], elements: Callable[[Index], Parts], n: Index, dtype: DTypes) -> Parts:
     """The settled states of n elements of each row, of which there is one at least; elements(k) are vectors."""
     nothing = map_parts(lambda x: SIMD[x.dtype, ABREAST](x), monoid.identity(dtype))
     before = map_parts(lambda x: SIMD[x.dtype, ABREAST](x), monoid.settle(monoid.identity(dtype), 0))
@@ -216,5 +216,5 @@ def _keep(slots: Parts, lane: Index, state: Parts) -> None:
     map_parts(lambda slot, x: slot.store(x, lane * ABREAST), slots, state)
 
 
-def _kept(slots: Parts, lane: Index) -> Any:
+def _kept(slots: Parts, lane: Index) -> Parts:
     return map_parts(lambda slot: slot.load(lane * ABREAST, width=ABREAST), slots)

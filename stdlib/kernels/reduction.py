@@ -95,7 +95,7 @@ class Deviation(Welford):
         return sqrt(state[2] / state[0]).cast(dtype)
 
 
-class Lanes(Monoid):
+class LaneTotal(Monoid):
     """A sum in the lanes of `_sum_of_powers`, in the dtype of the elements."""
 
     lanes = LANES
@@ -155,6 +155,7 @@ def reduce_mean(
         Total,
         lambda row, total: store(out, (row[:axis], 0, row[axis:]), (total.cast(float64) / count).cast(F)),
         axis=axis,
+        abreast=True,
     )
 
 
@@ -221,7 +222,7 @@ def reduce_var(
     out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The mean of the squared distances from the mean along `axis`, NaN over no elements."""
-    rowwise(x, Welford, lambda row, result: store(out, (row[:axis], 0, row[axis:]), result[1]), axis=axis)
+    rowwise(x, Welford, lambda row, result: store(out, (row[:axis], 0, row[axis:]), result[1]), axis=axis, abreast=True)
 
 
 reduce_var.reference(in_float64(lambda x, axis: _variance(x, axis)))
@@ -232,7 +233,7 @@ def reduce_stdev(
     out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The square root of the variance along `axis`, NaN over no elements."""
-    rowwise(x, Deviation, lambda row, result: store(out, (row[:axis], 0, row[axis:]), result), axis=axis)
+    rowwise(x, Deviation, lambda row, result: store(out, (row[:axis], 0, row[axis:]), result), axis=axis, abreast=True)
 
 
 reduce_stdev.reference(in_float64(lambda x, axis: np.sqrt(_variance(x, axis))))
@@ -329,12 +330,12 @@ def _along_of(out: AnyTensor, x: AnyTensor, monoid: type[Monoid], axis: int, of:
     def keep(row: tuple[Index, ...], value: Numeric):
         out[row[:axis], 0, row[axis:]] = value.cast(out.dtype)
 
-    rowwise(x, monoid, keep, axis=axis, of=of)
+    rowwise(x, monoid, keep, axis=axis, of=of, abreast=True)
 
 
 def _along(out: AnyTensor, x: AnyTensor, monoid: type[Monoid], axis: int) -> None:
     """`out`, in which `axis` has one element, is what the monoid makes of x."""
-    rowwise(x, monoid, lambda row, value: store(out, (row[:axis], 0, row[axis:]), value), axis=axis)
+    rowwise(x, monoid, lambda row, value: store(out, (row[:axis], 0, row[axis:]), value), axis=axis, abreast=True)
 
 
 @register("softmax", writes_once=True, reads={"x": 3})
@@ -526,7 +527,7 @@ def _normalized_block(out: AnyTensor, x: AnyTensor, row_of: RowOf, logarithm: bo
         keep_element(results, k, value if logarithm else power)
         return power
 
-    scale = _scale(folded(Lanes, power_of, n, wide), logarithm)
+    scale = _scale(folded(LaneTotal, power_of, n, wide), logarithm)
     rounded = new_tile(out.dtype)
     for k in range(n):
         keep_element(rounded, k, _scaled(element_of(results, k), scale, logarithm, out.dtype))

@@ -43,7 +43,7 @@ def totals(
         b[row] = largest
         c[row] = smallest
 
-    rowwise(x, (Sum, Max, Min), put, axis=axis)
+    rowwise(x, (Sum, Max, Min), put, axis=axis, abreast=True)
 
 
 @register("places")
@@ -58,7 +58,7 @@ def places(
         a[row] = first
         b[row] = second
 
-    rowwise(x, (ArgMax, ArgMin), put, axis=axis)
+    rowwise(x, (ArgMax, ArgMin), put, axis=axis, abreast=True)
 
 
 @register("moments")
@@ -74,7 +74,7 @@ def moments(
         mean[row], variance[row] = found
         powers[row] = power
 
-    rowwise(x, (Welford, LogSumExp), put, axis=axis)
+    rowwise(x, (Welford, LogSumExp), put, axis=axis, abreast=True)
 
 
 @register("truths")
@@ -83,12 +83,12 @@ def truths(some: OutputTensor[bool8, "*p"], all_: OutputTensor[bool8, "*p"], x: 
         some[row] = a
         all_[row] = b
 
-    rowwise(x, (Any, All), put)
+    rowwise(x, (Any, All), put, abreast=True)
 
 
 @register("product")
 def product(out: OutputTensor[N, "*p"], x: InputTensor[N, "*p n"]):
-    rowwise(x, Product, lambda row, value: store(out, row, value.cast(N)))
+    rowwise(x, Product, lambda row, value: store(out, row, value.cast(N)), abreast=True)
 
 
 @register("of_everything")
@@ -108,7 +108,7 @@ def dots(out: OutputTensor[float32, "m"], x: InputTensor[F, "m n"], w: InputTens
     def product_of(a, b):
         return a.cast(float32) * b.cast(float32)
 
-    rowwise((x, w), Sum, lambda row, total: store(out, row, total), of=product_of)
+    rowwise((x, w), Sum, lambda row, total: store(out, row, total), of=product_of, abreast=True)
 
 
 @register("dots_of_columns")
@@ -198,7 +198,7 @@ def composed(out: OutputTensor[int64, "m"], squares: OutputTensor[int64, "m"], x
         out[row] = found
         squares[row] = square
 
-    rowwise(x, (Composed, Squares), put)
+    rowwise(x, (Composed, Squares), put, abreast=True)
 
 
 @struct
