@@ -1,8 +1,9 @@
 """Finds the nodes and groups of a graph that do a small part of its work: code for them is made quickly.
 
-Work is estimated from the ops' names and shapes, with `ASSUMED` for each symbol. What is light by this estimate does a
-`PART`-th of the work of a call, all together. To compile a product takes as long as to compile dozens of elementwise
-groups, so light products are not fused with what surrounds them: then one piece of code serves all of them.
+Work is estimated from the ops' names and shapes, for several sizes of each symbol: what is light does a `PART`-th of
+the work of a call by each of these estimates, all together. So a call of other sizes than expected does not meet slow
+code. To compile a product takes as long as to compile dozens of elementwise groups, so light products are not fused
+with what surrounds them: then one piece of code serves all of them.
 
 Nodes of one kind (a kernel with its dtypes and parameters) are light together or not at all, and so are groups of the
 same kinds: code that some calls need to be fast is not compiled twice.
@@ -11,7 +12,7 @@ same kinds: code that some calls need to be fast is not compiled twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +24,9 @@ from ..types.dims import Shape
 from .fusion import Facts, Group
 from .memory_plan import Plan
 
-ASSUMED: Final = 64  # the size that a symbol stands for
+USUAL: Final = 64  # the size of symbols,
+LARGE: Final = 1 << 20  # that of one of them while the others have the usual one,
+MOST_SYMBOLS: Final = 16  # of which there may be so many
 PART: Final = 500  # light is what does one part of so many
 PER_ELEMENT: Final = 16  # multiplications that take as long as to read or write an element
 
@@ -42,12 +45,12 @@ _PASSES: Final = frozenset([
 
 
 class _Work:
-    """Estimates the work of the nodes of a graph, in multiplications."""
+    """Estimates the work of the nodes of a graph, in multiplications, for some sizes of its symbols."""
 
-    def __init__(self, ir: GraphIR, facts_of: Callable[[Node], Facts]) -> None:
+    def __init__(self, ir: GraphIR, facts_of: Callable[[Node], Facts], symbols: Mapping[str, int]) -> None:
         self.ir = ir
         self.facts_of = facts_of
-        self.symbols = _Assumed()
+        self.symbols = symbols
         self.sizes: dict[Shape, int] = {}
 
     def elements(self, shape: Shape) -> int:
@@ -85,54 +88,49 @@ class _Work:
         return node.name in _PRODUCTS or node.name in _PASSES or self.facts_of(node).elementwise
 
 
-class _Assumed(dict[str, int]):
-    """The size of each symbol."""
-
-    def __missing__(self, name: str) -> int:
-        return ASSUMED
-
-    def __contains__(self, name: object) -> bool:
-        return True
+def _estimates(ir: GraphIR, facts_of: Callable[[Node], Facts]) -> list[_Work]:
+    """An estimate for each choice of sizes; none where there are too many symbols."""
+    symbols = {name for type in ir.types for name in type.shape.parameters}
+    if len(symbols) > MOST_SYMBOLS:
+        return []
+    usual = dict.fromkeys(symbols, USUAL)
+    choices = [usual, dict.fromkeys(symbols, 1), *({**usual, name: LARGE} for name in sorted(symbols))]
+    return [_Work(ir, facts_of, choice) for choice in choices]
 
 
 def light_products(ir: GraphIR, facts_of: Callable[[Node], Facts]) -> frozenset[int]:
     """The numbers of the products that are light, of kinds that have several: they are best compiled apart."""
-    if not any(node.name in _PRODUCTS for node in ir.nodes if isinstance(node, Node)):
-        return frozenset()
-    work, total = _Work(ir, facts_of), 0
+    nodes = [(number, node) for number, node in enumerate(ir.nodes) if isinstance(node, Node)]
     kinds: dict[Hashable, list[int]] = {}
-    costs: dict[Hashable, int] = {}
-    for number, node in enumerate(ir.nodes):
-        if isinstance(node, Node):
-            cost = work.of(node)
-            total += cost
-            if node.name in _PRODUCTS:
-                kind = kind_of(node)
-                kinds.setdefault(kind, []).append(number)
-                costs[kind] = costs.get(kind, 0) + cost
-    light = _lightest(costs, total, lambda kind: all(map(work.may_be_light, kinds[kind])))
-    return frozenset(number for kind in light if len(kinds[kind]) > 1 for number in kinds[kind])
+    for number, node in nodes:
+        if node.name in _PRODUCTS:
+            kinds.setdefault(kind_of(node), []).append(number)
+    light: set[Hashable] = {kind for kind, numbers in kinds.items() if len(numbers) > 1}
+    if not light:
+        return frozenset()
+    for work in (estimates := _estimates(ir, facts_of)):
+        costs = {number: work.of(node) for number, node in nodes}
+        by_kind = {kind: sum(costs[number] for number in numbers) for kind, numbers in kinds.items()}
+        light &= _lightest(by_kind, sum(costs.values()), lambda kind: all(map(work.may_be_light, kinds[kind])))  # noqa: B023
+    return frozenset(number for kind in light if estimates for number in kinds[kind])
 
 
 def light_groups(ir: GraphIR, plan: Plan, facts_of: Callable[[Node], Facts]) -> tuple[GroupSpec, ...]:
     """The groups of a plan's entry, with those marked that are light."""
     assert plan.entry is not None
-    work, total = _Work(ir, facts_of), 0
-    kinds: list[Hashable] = []
-    costs: dict[Hashable, int] = {}
-    doubtful: set[Hashable] = set()
-    for group in plan.groups:
-        nodes = _nodes(ir, group)
-        kind = tuple(map(kind_of, nodes))
-        cost = sum(map(work.of, nodes)) + PER_ELEMENT * work.made(nodes[-1])
-        total += cost
-        kinds.append(kind)
-        costs[kind] = costs.get(kind, 0) + cost
-        if not all(map(work.may_be_light, group.nodes)):
-            doubtful.add(kind)
-    light = _lightest(costs, total, lambda kind: kind not in doubtful)
+    nodes = [_nodes(ir, group) for group in plan.groups]
+    kinds: list[Hashable] = [tuple(map(kind_of, each)) for each in nodes]
+    light = set(kinds)
+    for work in (estimates := _estimates(ir, facts_of)):
+        costs: dict[Hashable, int] = {}
+        for kind, each in zip(kinds, nodes, strict=True):
+            cost = sum(map(work.of, each)) + PER_ELEMENT * work.made(each[-1])
+            costs[kind] = costs.get(kind, 0) + cost
+        trusted = [all(map(work.may_be_light, group.nodes)) for group in plan.groups]
+        doubtful = {kind for kind, is_trusted in zip(kinds, trusted, strict=True) if not is_trusted}
+        light &= _lightest(costs, sum(costs.values()), lambda kind: kind not in doubtful)  # noqa: B023
     specs = zip(plan.entry.groups, kinds, strict=True)
-    return tuple(replace(spec, light=True) if kind in light else spec for spec, kind in specs)
+    return tuple(replace(spec, light=True) if estimates and kind in light else spec for spec, kind in specs)
 
 
 def kind_of(node: Node) -> Hashable:

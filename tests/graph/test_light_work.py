@@ -29,14 +29,20 @@ def unequal(small: Any, first: Any, second: Any) -> tuple[Any, ...]:
     return one, two, two @ first
 
 
-def pair(big: Any, small: Any, first: Any, second: Any) -> tuple[Any, ...]:
+def pair(big: Any, square: Any, small: Any, first: Any, second: Any) -> tuple[Any, ...]:
     """Two large products of another dtype, and the small ones."""
-    whole = big @ big
-    return whole, ops.relu(whole @ big), *unequal(small, first, second)
+    whole = big @ square
+    return whole, ops.relu(whole @ square), *unequal(small, first, second)
 
 
 SMALL = (tensor("n", LITTLE), tensor(LITTLE, LITTLE), tensor(LITTLE, LITTLE))
-TYPES = (tensor(MUCH, MUCH, dtype=DType.float64), *SMALL)
+SQUARE = tensor(MUCH, MUCH, dtype=DType.float64)
+TYPES = (tensor("n", MUCH, dtype=DType.float64), SQUARE, *SMALL)
+
+
+def large(rows: int) -> list[Any]:
+    """The large operands."""
+    return [graphs.numbers((rows, MUCH), np.float64, seed=3), graphs.numbers((MUCH, MUCH), np.float64, seed=5)]
 
 
 def spied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[SharedGroup]:
@@ -73,10 +79,9 @@ def test_light_products_share_code_and_give_the_numbers_of_numpy(
     shown = "\n".join(map(str, model.kernel_summaries))
     assert "'matmul' does little of the graph's work: its code is shared by all that are alike" in shown
     weights = [graphs.numbers((LITTLE, LITTLE), np.float32, seed=k) for k in (1, 2)]
-    big = graphs.numbers((MUCH, MUCH), np.float64, seed=3)
     for rows in (0, 1, 2, 3, 7, 40):
         small = graphs.numbers((rows, LITTLE), np.float32, seed=4)
-        results = [each.to_numpy() for each in model(big, small, *weights)]
+        results = [each.to_numpy() for each in model(*large(rows), small, *weights)]
         one = np.maximum(small.astype(np.float64) @ weights[0], 0)
         two = np.tanh(one @ weights[1]) + one
         for result, wanted in zip(results[2:], (one, two, two @ weights[0]), strict=True):
@@ -84,14 +89,13 @@ def test_light_products_share_code_and_give_the_numbers_of_numpy(
 
 
 def test_bits_are_those_of_code_for_much_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    big = graphs.numbers((MUCH, MUCH), np.float64, seed=3)
     rest = [graphs.numbers((LITTLE, LITTLE), np.float32, seed=k) for k in (1, 2)]
 
     def run(cache: str) -> list[bytes]:
         monkeypatch.setenv("EINKORN_CACHE_DIR", str(tmp_path / cache))
         model = InferenceSession(devices=[CPU()]).load(Graph("light", forward=pair, input_types=TYPES))
         smalls = [graphs.numbers((rows, LITTLE), np.float32, seed=rows) for rows in (1, 5, 33)]
-        return [each.to_numpy().tobytes() for small in smalls for each in model(big, small, *rest)]
+        return [each.to_numpy().tobytes() for small in smalls for each in model(*large(len(small)), small, *rest)]
 
     quick = run("quick")
     with monkeypatch.context() as patch:
@@ -106,16 +110,27 @@ def test_no_group_is_light_where_all_do_as_much(tmp_path: Path, monkeypatch: pyt
     assert any(len(names(each)) > 1 for each in products(seen, False))
 
 
+def test_what_a_call_can_make_much_is_not_light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A symbol of which the large products do not depend may have any size."""
+    seen = spied(monkeypatch, tmp_path)
+
+    def forward(square: Any, small: Any, first: Any, second: Any) -> tuple[Any, ...]:
+        return square @ square, *unequal(small, first, second)
+
+    InferenceSession(devices=[CPU()]).load(Graph("grows", forward=forward, input_types=(SQUARE, *SMALL)))
+    assert len(seen) >= 4 and not any(each.group.group.light for each in seen)
+
+
 def test_what_a_loop_repeats_is_not_light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = spied(monkeypatch, tmp_path)
 
-    def forward(big: Any, small: Any, first: Any, second: Any) -> tuple[Any, ...]:
+    def forward(big: Any, square: Any, small: Any, first: Any, second: Any) -> tuple[Any, ...]:
         def body(count: Any, value: Any) -> list[Any]:
             return [count + 1, ops.tanh(ops.relu(value @ first) @ second)]
 
         zero = ops.constant(np.array(0, np.int64), DType.int64, HOST)
         looped = ops.while_loop([zero, small], lambda count, _: count < 5, body)
-        return big @ big, *looped
+        return big @ square, *looped
 
     InferenceSession(devices=[CPU()]).load(Graph("looped", forward=forward, input_types=TYPES))
     assert not products(seen, True)
