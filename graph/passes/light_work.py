@@ -1,9 +1,9 @@
 """Finds the nodes and groups of a graph that do a small part of its work: code for them is made quickly.
 
 Work is estimated from the ops' names and shapes, for several sizes of each symbol: what is light does a `PART`-th of
-the work of a call by each of these estimates, all together. So a call of other sizes than expected does not meet slow
-code. To compile a product takes as long as to compile dozens of elementwise groups, so light products are not fused
-with what surrounds them: then one piece of code serves all of them.
+the work of a call by each of these estimates, all together. So no size of a call makes much work of what is light. To
+compile a product takes as long as to compile dozens of elementwise groups, so light products are not fused with what
+surrounds them: then one piece of code serves all of them.
 
 Nodes of one kind (a kernel with its dtypes and parameters) are light together or not at all, and so are groups of the
 same kinds: code that some calls need to be fast is not compiled twice.
