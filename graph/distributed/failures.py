@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.environment.knobs import knobs
 from .communicator import CollectiveCall
+
+SAME_CALLS: Final = "all ranks of a group call the same collectives, in the same order, with the same sizes and dtypes"
 
 
 def timeout_of() -> float | None:
@@ -34,7 +37,7 @@ def different_calls(calls: Mapping[int, CollectiveCall]) -> KernelError:
         expected=one.signature,
         got=other.signature,
         notes=[f"rank {each} calls {call}" for each, call in calls.items()],
-        hint="all ranks of a group call the same collectives, in the same order, with the same sizes and dtypes",
+        hint=SAME_CALLS,
     )
 
 
@@ -47,7 +50,7 @@ def other_size(rank: int, call: CollectiveCall, sender: int | None) -> KernelErr
         place=call.place,
         op=call.op,
         expected=call.signature,
-        hint="all ranks of a group call the same collectives, in the same order, with the same sizes and dtypes",
+        hint=SAME_CALLS,
     )
 
 

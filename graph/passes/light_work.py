@@ -12,7 +12,7 @@ same kinds: code that some calls need to be fast is not compiled twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -76,16 +76,16 @@ class _Work:
         """The elements of a node's results."""
         return max((self.elements(type.shape) for type in node.out_types), default=1)
 
-    def may_be_light(self, number: int) -> bool:
-        """Whether the estimate of a node can be trusted: it is of an op whose work is known, and runs once a call."""
-        node = self.ir.nodes[number]
-        assert isinstance(node, Node)
-        regions = self.ir.regions
-        if next(regions.loops(regions.of[number]), None) is not None or not is_shipped(
-            node.kernel.portable.functions[0].file
-        ):
-            return False
-        return node.name in _PRODUCTS or node.name in _PASSES or self.facts_of(node).elementwise
+
+def _may_be_light(ir: GraphIR, number: int, facts_of: Callable[[Node], Facts]) -> bool:
+    """Whether the estimate of a node can be trusted: it is of an op whose work is known, and runs once a call."""
+    node = ir.nodes[number]
+    assert isinstance(node, Node)
+    if next(ir.regions.loops(ir.regions.of[number]), None) is not None or not is_shipped(
+        node.kernel.portable.functions[0].file
+    ):
+        return False
+    return node.name in _PRODUCTS or node.name in _PASSES or facts_of(node).elementwise
 
 
 def _estimates(ir: GraphIR, facts_of: Callable[[Node], Facts]) -> list[_Work]:
@@ -93,6 +93,8 @@ def _estimates(ir: GraphIR, facts_of: Callable[[Node], Facts]) -> list[_Work]:
     symbols = {name for type in ir.types for name in type.shape.parameters}
     if len(symbols) > MOST_SYMBOLS:
         return []
+    if not symbols:
+        return [_Work(ir, facts_of, {})]
     usual = dict.fromkeys(symbols, USUAL)
     choices = [usual, dict.fromkeys(symbols, 1), *({**usual, name: LARGE} for name in sorted(symbols))]
     return [_Work(ir, facts_of, choice) for choice in choices]
@@ -105,13 +107,17 @@ def light_products(ir: GraphIR, facts_of: Callable[[Node], Facts]) -> frozenset[
     for number, node in nodes:
         if node.name in _PRODUCTS:
             kinds.setdefault(kind_of(node), []).append(number)
-    light: set[Hashable] = {kind for kind, numbers in kinds.items() if len(numbers) > 1}
+    light = {
+        kind
+        for kind, numbers in kinds.items()
+        if len(numbers) > 1 and all(_may_be_light(ir, number, facts_of) for number in numbers)
+    }
     if not light:
         return frozenset()
     for work in (estimates := _estimates(ir, facts_of)):
         costs = {number: work.of(node) for number, node in nodes}
         by_kind = {kind: sum(costs[number] for number in numbers) for kind, numbers in kinds.items()}
-        light &= _lightest(by_kind, sum(costs.values()), lambda kind: all(map(work.may_be_light, kinds[kind])))  # noqa: B023
+        light &= _lightest(by_kind, sum(costs.values()))
     return frozenset(number for kind in light if estimates for number in kinds[kind])
 
 
@@ -121,14 +127,15 @@ def light_groups(ir: GraphIR, plan: Plan, facts_of: Callable[[Node], Facts]) -> 
     nodes = [_nodes(ir, group) for group in plan.groups]
     kinds: list[Hashable] = [tuple(map(kind_of, each)) for each in nodes]
     light = set(kinds)
+    for kind, group in zip(kinds, plan.groups, strict=True):
+        if not all(_may_be_light(ir, number, facts_of) for number in group.nodes):
+            light.discard(kind)
     for work in (estimates := _estimates(ir, facts_of)):
         costs: dict[Hashable, int] = {}
         for kind, each in zip(kinds, nodes, strict=True):
             cost = sum(map(work.of, each)) + PER_ELEMENT * work.made(each[-1])
             costs[kind] = costs.get(kind, 0) + cost
-        trusted = [all(map(work.may_be_light, group.nodes)) for group in plan.groups]
-        doubtful = {kind for kind, is_trusted in zip(kinds, trusted, strict=True) if not is_trusted}
-        light &= _lightest(costs, sum(costs.values()), lambda kind: kind not in doubtful)  # noqa: B023
+        light &= _lightest(costs, sum(costs.values()))
     specs = zip(plan.entry.groups, kinds, strict=True)
     return tuple(replace(spec, light=True) if estimates and kind in light else spec for spec, kind in specs)
 
@@ -144,18 +151,13 @@ def _nodes(ir: GraphIR, group: Group) -> list[Node]:
     return [node for node in nodes if isinstance(node, Node)]
 
 
-def _lightest(costs: dict[Hashable, int], total: int, may_be: Callable[[Hashable], bool]) -> set[Hashable]:
+def _lightest(costs: dict[Hashable, int], total: int) -> set[Hashable]:
     """The kinds of least work that do a `PART`-th of it together."""
     light: set[Hashable] = set()
     left = total // PART
-    for kind in _by_work(costs):
+    for kind in sorted(costs, key=lambda kind: costs[kind]):
         left -= costs[kind]
         if left < 0:
             break
-        if may_be(kind):
-            light.add(kind)
+        light.add(kind)
     return light
-
-
-def _by_work(costs: dict[Hashable, int]) -> Iterable[Hashable]:
-    return sorted(costs, key=lambda kind: costs[kind])

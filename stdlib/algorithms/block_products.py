@@ -34,6 +34,7 @@ from ...dsl import (
 from .algorithm import product, unravelled
 from .encodings import PART, Part, Read
 from .products import WORK
+from .transpositions import HALVES, PAIRS, WORDS
 
 FOURS = 8  # sums of four products of a part
 GROUP = 8  # columns whose digits are turned together
@@ -258,10 +259,6 @@ def _bytes_of(words: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(4 * word + k for word in words for k in range(4))
 
 
-# Lanes of two vectors of eight words, numbered 0 to 7 and 8 to 15: what a level of a transposition makes of them.
-WORDS = ((0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15))
-PAIRS = ((0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15))
-HALVES = ((0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
 BYTES_OF_WORDS = tuple(_bytes_of(words) for words in WORDS)
 BYTES_OF_PAIRS = tuple(_bytes_of(words) for words in PAIRS)
 BYTES_OF_HALVES = tuple(_bytes_of(words) for words in HALVES)

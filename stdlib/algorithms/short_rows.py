@@ -32,6 +32,7 @@ from ...dsl import (
 from .algorithm import product, unravelled
 from .folds import element, for_each, is_one_number
 from .monoid import DTypes, Monoid, Monoids, Terms
+from .transpositions import PAIRS, WORDS
 
 SHORT = 63  # elements of a row at most
 SHORT_IF_KNOWN = 16  # where its length is known at compile time, so that vectors along a row need no copies
@@ -103,12 +104,10 @@ def turned(x: AnyTensor, row_of: RowOf, n: Index) -> AnyTensor:
 
 def _exchanged(a: Parts, b: Parts, c: Parts, d: Parts) -> tuple[Parts, ...]:
     """Rows for columns: of the lower four lanes of four vectors, and of the upper four."""
-    low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
-    left, right = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
-    ab, cd = a.shuffle(low, other=b), c.shuffle(low, other=d)
-    upper_ab, upper_cd = a.shuffle(high, other=b), c.shuffle(high, other=d)
-    lower = ab.shuffle(left, other=cd), ab.shuffle(right, other=cd)
-    return *lower, upper_ab.shuffle(left, other=upper_cd), upper_ab.shuffle(right, other=upper_cd)
+    ab, cd = a.shuffle(WORDS[0], other=b), c.shuffle(WORDS[0], other=d)
+    upper_ab, upper_cd = a.shuffle(WORDS[1], other=b), c.shuffle(WORDS[1], other=d)
+    lower = ab.shuffle(PAIRS[0], other=cd), ab.shuffle(PAIRS[1], other=cd)
+    return *lower, upper_ab.shuffle(PAIRS[0], other=upper_cd), upper_ab.shuffle(PAIRS[1], other=upper_cd)
 
 
 def element_of(tile: AnyTensor, k: Index) -> Parts:
