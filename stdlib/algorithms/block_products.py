@@ -366,7 +366,7 @@ def _by_element(
                     rounded = integers.load(*lead, at * PART + h * size, width=size)
                     dot = int32(0) if bias == 0 else offsets[(*lead, at * halves + h)]
                     for q in unroll(size // 4):
-                        dot = dot4(SIMD[int32, 1](dot), digits.slice(h * size + 4 * q, 4), rounded.slice(4 * q, 4))[0]
+                        dot = dot4(dot, digits.slice(h * size + 4 * q, 4), rounded.slice(4 * q, 4))
                     total = fma(dot.cast(float32), given[h] * scales[(*lead, at)], total)
                 if subtracted is not None:
                     total = fma(-subtracted, sums[(*lead, at)], total)
