@@ -21,13 +21,14 @@ def renumbered(item: Item, values: Numbers, results: Sequence[int], bodies: Sequ
     def new(numbers: Sequence[int]) -> tuple[int, ...]:
         return tuple(values[number] for number in numbers)
 
+    if isinstance(item, Node):  # most are
+        operands = new(item.operands)
+        return Node(item.kernel, item.parameters, operands, item.out_types, tuple(results), item.place, item.made_by)
     made: dict[str, Any] = {"results": tuple(results)}
     if isinstance(item, Held):
         return dataclasses.replace(item, result=results[0])
     if isinstance(item, Carried):
         return dataclasses.replace(item, **made)
-    if isinstance(item, Node):
-        return dataclasses.replace(item, operands=new(item.operands), **made)
     made["bodies"] = (bodies[0], bodies[1])
     if isinstance(item, Branch):
         return dataclasses.replace(item, condition=values[item.condition], **made)

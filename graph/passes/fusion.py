@@ -159,6 +159,7 @@ class Fusion:
         self.fuse = fuse
         self.apart = frozenset(apart)
         self.producer: dict[int, int] = {}
+        self.nodes = {number: node for number, node in enumerate(ir.nodes) if isinstance(node, Node)}
         for number, node in enumerate(ir.nodes):
             for value in node.results:
                 self.producer[value] = number
@@ -166,11 +167,13 @@ class Fusion:
         self.kept = {*ir.outputs, *(step.value for step in ir.steps)}  # what has to lie in memory
         self.controls: list[int] = []
         self.live = self._live()
+        # By node, what makes its operands: the number of an item, None for an input.
+        self.makers = {n: tuple(map(self.producer.get, self.nodes[n].operands)) for n in self.live}
+        self.places = {n: (self.device(n), self.regions.of[n]) for n in self.live}
         self.readers: dict[int, list[int]] = {n: [] for n in self.live}
         reading: set[int] = set()
         for n in self.live:
-            for value in self.node(n).operands:
-                made_by = self.producer.get(value)
+            for made_by in self.makers[n]:
                 if made_by in self.readers:
                     reading.add(n)
                     if n not in self.readers[made_by]:
@@ -192,9 +195,7 @@ class Fusion:
         self.sources = {n for n in self.live if fuse and self._takes_epilogues(n)}
 
     def node(self, number: int) -> Node:
-        result = self.ir.nodes[number]
-        assert isinstance(result, Node)
-        return result
+        return self.nodes[number]
 
     def device(self, number: int) -> DeviceRef:
         return self.ir.device_of(self.node(number))
@@ -297,8 +298,7 @@ class Fusion:
         """
         facts = self.facts[n]
         weight, depth, loops = facts.cost, 1, facts.loops
-        for k, value in enumerate(self.node(n).operands):
-            made_by = self.producer.get(value)
+        for k, made_by in enumerate(self.makers[n]):
             if made_by in self.weight and made_by not in self.materialised and k < len(facts.loads):
                 # At one index an element is computed once, however often it is read.
                 weight += (min(facts.loads[k], 1) if facts.identity[k] else facts.loads[k]) * self.weight[made_by]
@@ -344,12 +344,12 @@ class Fusion:
         """
         if one in self.apart or other in self.apart:
             return False
-        return self.device(one) == self.device(other) and self.regions.of[one] == self.regions.of[other]
+        return self.places[one] == self.places[other]
 
     def _reads(self, reader: int, n: int) -> int:
         """How often `reader` computes an element of `n`; at its own index once, however many operands that is."""
-        facts, operands = self.facts[reader], [self.producer.get(value) for value in self.node(reader).operands]
-        reads = [(k, self._reads_of(reader, k)) for k, made_by in enumerate(operands) if made_by == n]
+        facts = self.facts[reader]
+        reads = [(k, self._reads_of(reader, k)) for k, made_by in enumerate(self.makers[reader]) if made_by == n]
         alike = [count for k, count in reads if facts.elementwise and facts.identity[k]]
         return sum(count for _, count in reads) - sum(alike) + max(alike, default=0)
 
@@ -420,8 +420,7 @@ class Fusion:
 
         def visit(n: int) -> None:
             members.add(n)
-            for value in self.node(n).operands:
-                made_by = self.producer.get(value)
+            for made_by in self.makers[n]:
                 if made_by in self.facts and made_by not in self.materialised and made_by not in members:
                     assert made_by is not None
                     visit(made_by)
@@ -474,8 +473,8 @@ class Fusion:
 
     def _sources_read(self, group: Group) -> list[int]:
         """The roots that the group reads and that take epilogues, latest first."""
-        results = {self.producer.get(value) for n in group.nodes for value in self.node(n).operands}
-        return sorted(self.sources & self.materialised & results, reverse=True)
+        read = {made_by for n in group.nodes for made_by in self.makers[n] if made_by in self.sources}
+        return sorted(read & self.materialised, reverse=True)
 
     def _leads_through(self, group: Group, source: int) -> bool:
         """Whether all that is made of `source` goes through the group's root, each element from one element.
@@ -488,7 +487,7 @@ class Fusion:
         moved, count = {source: 0}, 0  # for each that depends on the source, how many moves are before it
         for n in group.nodes:
             node, facts = self.node(n), self.facts[n]
-            operands = [self.producer.get(value) for value in node.operands]
+            operands = self.makers[n]
             before = {moved[made] for made in operands if made in moved}
             if not before:
                 continue

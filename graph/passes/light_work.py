@@ -51,30 +51,33 @@ class _Work:
         self.ir = ir
         self.facts_of = facts_of
         self.symbols = symbols
-        self.sizes: dict[Shape, int] = {}
+        self._counts: dict[int, int] = {}  # by number of a value
 
-    def elements(self, shape: Shape) -> int:
-        """The number of elements."""
-        if shape not in self.sizes:
-            self.sizes[shape] = math.prod(max(dim.evaluate(self.symbols), 1) for dim in shape)
-        return self.sizes[shape]
+    def elements(self, value: int) -> int:
+        """The number of elements of a value."""
+        count = self._counts.get(value)
+        if count is None:
+            count = self._counts[value] = self._size(self.ir.types[value].shape)
+        return count
+
+    def _size(self, shape: Shape) -> int:
+        return math.prod(max(dim.evaluate(self.symbols), 1) for dim in shape)
 
     def of(self, node: Node) -> int:
         """The work of a node but that of writing its results."""
         made = self.made(node)
         if node.name in _MATRIX_PRODUCTS:
-            return made * self.elements(self.ir.types[node.operands[0]].shape[-1:])
+            return made * self._size(self.ir.types[node.operands[0]].shape[-1:])
         if node.name in _CONVOLUTIONS:
-            filter, results = self.ir.types[node.operands[1]].shape, node.out_types[0].shape[1:2]
-            return made * max(self.elements(filter) // self.elements(results), 1)
+            return made * max(self.elements(node.operands[1]) // self._size(node.out_types[0].shape[1:2]), 1)
         facts = self.facts_of(node)
         if facts.elementwise:
             return made * facts.cost
-        return PER_ELEMENT * max((self.elements(self.ir.types[value].shape) for value in node.operands), default=0)
+        return PER_ELEMENT * max(map(self.elements, node.operands), default=0)
 
     def made(self, node: Node) -> int:
         """The elements of a node's results."""
-        return max((self.elements(type.shape) for type in node.out_types), default=1)
+        return max(map(self.elements, node.results), default=1)
 
 
 def _may_be_light(ir: GraphIR, number: int, facts_of: Callable[[Node], Facts]) -> bool:

@@ -188,6 +188,10 @@ class StaticDim(Dim):
     __slots__ = ()
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def dim(self) -> int:
         return int(self)
 
