@@ -45,7 +45,8 @@ _KEY = re.compile(r"[A-Za-z0-9_]{2,200}")
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,12}")
 _TEMPORARY = "tmp-"
 _TEMPORARY_LIFE = 3600.0  # seconds after which a temporary file's writer is taken to be dead
-_PRUNING_SHARD = "00"  # keys are hashes: one put in 256, over all processes, also prunes
+_PRUNING_SHARD = "00"  # keys are hashes: one put in 256, over all processes, also prunes,
+_PRUNING_PART = 50  # but a cache object spends no more than this part of its time with that
 _IN_THE_WAY = (IsADirectoryError, NotADirectoryError, FileExistsError)
 _warned: set[str] = set()
 _own: tuple[str, int] | None = None  # the folder of this process, and its process id
@@ -130,6 +131,7 @@ class Cache:
         self.limit = limit
         self.enabled = knobs.cache
         self._private: tuple[Path, int] | None = None
+        self._next_pruning = 0.0
         with shielded():
             trouble = _distrust(self.root) if self.enabled else None
         if trouble:
@@ -160,7 +162,7 @@ class Cache:
             file = self._file(self.root, key, suffix)
             try:
                 written = _write(file, data)
-                if key.startswith(_PRUNING_SHARD):
+                if key.startswith(_PRUNING_SHARD) and time.monotonic() >= self._next_pruning:
                     self._prune()
                 return written
             except _IN_THE_WAY as error:  # a folder where the entry should be, or a file where its folder should be
@@ -222,6 +224,14 @@ class Cache:
 
     def _prune(self) -> None:
         """Removes what dead writers left, and the oldest entries until the rest is three quarters of the limit."""
+        begun = time.monotonic()
+        try:
+            self._remove_oldest()
+        finally:
+            ended = time.monotonic()
+            self._next_pruning = ended + (ended - begun) * _PRUNING_PART
+
+    def _remove_oldest(self) -> None:
         now = time.time()
         kept = []
         for file, status in _entries(self.root, temporary=True):
