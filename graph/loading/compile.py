@@ -229,7 +229,7 @@ def _built(
     with shielded():
         from ...compiler.ir.program import NotFusible
 
-    facts = GraphFacts(ir, target)
+    facts = functools.cache(functools.partial(node_facts, ir, target))
     quick = quick and fuse
     apart = light_products(ir, facts) if quick and parts is None else frozenset[int]()
     plan = plan_graph(Planning(ir, facts, fuse, apart, parts=parts))
@@ -432,7 +432,7 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
     start_log()
     with reproducing_faults(ir, False, checks, interpret=True):
         target = host_target()
-        plan = plan_graph(Planning(ir, GraphFacts(ir, target), fuse=False))
+        plan = plan_graph(Planning(ir, functools.partial(node_facts, ir, target), fuse=False))
         try:
             unit = _unit(plan, chosen_checks(checks) or SAFE)
             code = Interpreted(typed_program(unit, target, notes=True), unit)
@@ -484,22 +484,7 @@ def facts_on_device(ir: GraphIR) -> Callable[[Node], Facts]:
         target = targets_of(ir.device.to_device())[-1]
     except DeviceError:
         target = lookup(LIKE)
-    return GraphFacts(ir, target)
-
-
-class GraphFacts:
-    """What the nodes of a graph allow on a target; found once for each node."""
-
-    def __init__(self, ir: GraphIR, target: Target) -> None:
-        self.ir = ir
-        self.target = target
-        self._known: dict[Node, Facts] = {}
-
-    def __call__(self, node: Node) -> Facts:
-        facts = self._known.get(node)
-        if facts is None:
-            facts = self._known[node] = node_facts(self.ir, self.target, node)
-        return facts
+    return functools.cache(functools.partial(node_facts, ir, target))
 
 
 FACTS_KEPT = 4096
