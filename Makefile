@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 SIDE_BY_SIDE := --numprocesses auto --dist worksteal
 
-.PHONY: help demo docs test test-long test-all types unlinted everything test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed collectives-speed gpu-code c-api-page export-speed models models-speed test-gpu fuzz clean
+.PHONY: help demo docs test test-long test-all types unlinted long everything test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed collectives-speed gpu-code c-api-page export-speed models models-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,8 +31,7 @@ test: $(READY)  ## lint, types and the tests that are quick, side by side (PYTES
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 lint unlinted
 
 test-long: $(READY)  ## types, and the tests that make test leaves out: campaigns, packaging, documents (tests/long_tests.py)
-	@$(MAKE) --no-print-directory types
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "long and not foreign" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 types long
 
 test-all: $(READY)  ## make test, then make test-long
 	@$(MAKE) --no-print-directory test
@@ -41,6 +40,9 @@ test-all: $(READY)  ## make test, then make test-long
 # Tests start hundreds of processes: bytecode is kept for them, whatever the shell says.
 unlinted: $(READY)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not long and not foreign" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+
+long: $(READY)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "long and not foreign" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 everything: $(READY)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
