@@ -16,19 +16,19 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any
 
-from sass_counts import Share, accesses, executed, functions, products, steady_loop
+from sass_counts import BasicBlock, Path, Share, accesses, executed, functions, products, steady_loop
 
-from einkorn.compiler.targets import lookup
+from einkorn.compiler.targets import Target, lookup
 from einkorn.compiler.targets.machine_code import check_disassembly, disassemble, resources
 from einkorn.compiler.targets.nvptx import assemble
 from einkorn.dsl.diagnostics.errors import TargetError
 from einkorn.graph.drawing.inspected import op_graph
 
 TARGETS = ("sm_80", "sm_90a", "sm_100a")
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpu-code.md"
+PAGE = FilePath(__file__).resolve().parents[1] / "docs" / "gpu-code.md"
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ def counted(
         own = between if between is not None and number > 0 else row
         share = Share(own.elements / (blocks * threads), own.itemsize, own.streams)
         if row.per:
-            per = "HGMMA" if row.per == "HMMA" and machine.supports("wgmma") else row.per
-            loop = steady_loop(parts[name], per)
+            loop, per = _steady(parts[name], row.per, machine)
             done = products(loop, per)
             total = max(total, loop.total / done if done else math.inf)
         else:
@@ -115,6 +114,15 @@ def counted(
         "; ".join(dict.fromkeys(widths)),
         len(order),
     )
+
+
+def _steady(blocks: list[BasicBlock], per: str, machine: Target) -> tuple[Path, str]:
+    """The steady loop of products, and the product instruction of the machine that it has."""
+    names = {"wgmma": "HGMMA", "tcgen05": "UTCHMMA"} if per == "HMMA" else {}
+    for name in [name for feature, name in names.items() if machine.supports(feature)]:
+        if products(loop := steady_loop(blocks, name), name):
+            return loop, name
+    return steady_loop(blocks, per), per
 
 
 def ours(row: CodeRow, target: str) -> CodeCounts:

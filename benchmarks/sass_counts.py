@@ -22,7 +22,7 @@ from einkorn.compiler.targets.machine_code import INSTRUCTION, SOURCE_LINE
 _LABEL: Final = re.compile(r"^(\.L_x?_?\w+|\$\S+):")
 _SECTION: Final = re.compile(r"^\.text\.(\S+):")
 _TARGET: Final = re.compile(r"`\((\.?[\w$.]+)\)")
-_SHARED_WORK: Final = ("SHFL", "BAR", "LDS", "STS", "REDUX", "LDSM", "HMMA", "HGMMA", "FFMA", "MUFU")
+_SHARED_WORK: Final = ("SHFL", "BAR", "LDS", "STS", "REDUX", "LDSM", "HMMA", "HGMMA", "UTCHMMA", "FFMA", "MUFU")
 _BULK: Final = {"UTMALDG": 1024, "UTMASTG": 1024, "UBLKCP": 1024}  # copies of many bytes: at least so many of a thread
 _JOINS: Final = ("BSSY", "BSYNC")
 _ENDS: Final = ("EXIT", "RET", "BSYNC", "BRX")

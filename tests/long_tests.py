@@ -34,6 +34,7 @@ LONG = (
     "gpu/test_columns.py::test_pieces_of_columns_in_any_order_of_threads",
     "gpu/test_ladder.py",
     "gpu/test_libraries.py",
+    "gpu/test_mapped_products.py::test_results_on_a_simulated_gpu",
     "gpu/test_ptx_cases.py",
     "gpu/test_ptx_ops.py::test_elementwise_rows_have_the_bits_of_a_cpu",
     "gpu/test_ptx_ops.py::test_irregular_ops",

@@ -100,6 +100,28 @@ def _begin_boxes(w: FunctionWriter, op: Op, barrier: str) -> None:
         w.line(spelled[rank].format(**given, blocks=everyone))
 
 
+def _order_before(w: FunctionWriter, map: Value) -> str:
+    """What orders a copy behind the stores of threads: of those into the tensor only if the kernel has any."""
+    spelled, maker = bulk_operations(w), map.maker
+    root = None if maker is None else _root(maker.operands[0])
+    written = [_root(pointer) for pointer in w.written]
+    if root is None or None in written or root.serial in {each.serial for each in written if each is not None}:
+        return spelled.order_all.format()
+    return spelled.order.format()
+
+
+def _root(pointer: Value) -> Value | None:
+    """The memory that a pointer leads to; None where it may be one of several."""
+    while pointer.maker is not None:
+        given = [each for each in pointer.maker.operands if isinstance(each.type, PointerType)]
+        if not given:
+            break
+        if len(given) > 1:
+            return None
+        pointer = given[0]
+    return pointer
+
+
 @emits("fetch_map")
 def _fetch_map(w: FunctionWriter, op: Op) -> None:
     place = w.at
@@ -122,7 +144,7 @@ def _copy_box(w: FunctionWriter, op: Op) -> None:
     with w.nested():
         rows, columns = op.attrs["tile"]
         total = i32(w, rows * columns * op.operands[0].dtype.bits // 8)
-        w.line(spelled.order_all.format())
+        w.line(_order_before(w, op.operands[2]))
         w.line(spelled.announce.format(barrier=barrier, bytes=total))
         _begin_boxes(w, op, barrier)
     w.close(place)
@@ -133,7 +155,7 @@ def _copy_box(w: FunctionWriter, op: Op) -> None:
 
 @emits("copy_box_arriving")
 def _copy_box_arriving(w: FunctionWriter, op: Op) -> None:
-    w.line(bulk_operations(w).order_all.format())
+    w.line(_order_before(w, op.operands[2]))
     _begin_boxes(w, op, _barrier_of_author(w, op, 8))
 
 

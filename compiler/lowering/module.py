@@ -272,6 +272,7 @@ def _kernel(module: ModuleWriter, function: ProgramFunction) -> str:
     assert launched is not None
     accesses = launches.accesses_of(function)
     read_only = [v for v, access in zip(function.params, accesses, strict=True) if access == "read"]
+    w.written = [v for v, access in zip(function.params, accesses, strict=True) if "write" in access]
     params = w.parameters(function.params, read_only)
     if has_reports(function.body):
         w.ring, w.missed = "%ring", report_rings.missed_at_barriers(function.body)

@@ -15,7 +15,10 @@ from .writer import FunctionWriter, emits
 
 @emits("tensor_map")
 def _tensor_map(w: FunctionWriter, op: Op) -> None:
-    """Where there is to be none, the map has zeros."""
+    """Where there is to be none, the map has zeros; where sizes of scratch are wanted, no map is made."""
+    if w.sizing:
+        w.result(op, w.op("llvm.mlir.zero : !llvm.ptr"))
+        return
     pointer, there, *numbers = op.operands
     rank, size, at = op.attrs["rank"], pointer.dtype.bits // 8, w.at
     map, bytes_ = w.storage(abi.TENSOR_MAP_SIZE)

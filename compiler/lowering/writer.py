@@ -284,6 +284,7 @@ class FunctionWriter:
         self.most_pending = 0  # groups of copies that a wait of it leaves under way
         self.bulk: BulkState | None = None  # of a kernel that makes bulk copies
         self.tensor: TensorState | None = None  # of products in tensor memory
+        self.written: Sequence[Value] = ()  # the parameters of a kernel whose memory it writes
         self.orders_matrices = False  # whether matrix instructions read what threads have written, behind a barrier
         self.spin_depth = 0  # loops around in which the thread waits for others
 

@@ -5,8 +5,10 @@ shared memory holds what is needed next; sums are float32. Where sizes end withi
 lies beyond is not stored. The blocks that run at the same time are those of neighbouring tiles, so that what they read
 is in the cache: they go down a few rows of tiles first.
 
-Whether rows come in pieces of 16 bytes is tested where a step's tiles are copied. Steps are as long as two blocks at a
-time have shared memory for.
+Tiles are copied by tensor maps where the target has them: a thread begins the copies of a step, which arrive at a
+barrier in shared memory, and a product goes on while the next one begins. Elsewhere all threads copy pieces of 16
+bytes, if rows come in such pieces, which is tested where a step's tiles are copied. Steps are as long as two blocks at
+a time have shared memory for.
 
 Which tiles these are, and into how many pieces the inner axis is cut where the result has few tiles, says `tile_costs`.
 
@@ -39,6 +41,7 @@ from .tile_costs import clocks_of, pieces_of
 
 LARGE = (128, 128, 4)  # rows and columns of a tile, and warps
 SMALL = (64, 64, 4)
+SMALL_IN_TENSOR_MEMORY = (128, 64, 4)  # which has 128 rows
 FLAT_ROWS = (16, 128, 4)
 PIECE = 16  # bytes that are copied at once
 BAND = 8  # rows of tiles that are computed next to each other
@@ -73,7 +76,7 @@ def multiply_by_tiles(
         return clocks_of((shape[0], shape[1], K), tiles(shape), steps, pieces)
 
     def launch(result: Callable[[Index], AnyTensor], shape: tuple[int, int, int], pieces: Index):
-        _launch(sizes, a, b, result, transposed, shape, pieces)
+        launch_tiles(sizes, a, b, result, transposed, shape, pieces)
 
     def launch_pieces(shape: tuple[int, int, int], pieces: Index):
         """A product whose inner axis is cut into pieces: their sums are added in the order of the axis."""
@@ -93,16 +96,17 @@ def multiply_by_tiles(
 
             parallel_for(batches * m * n, join)
 
-    flat, small = pieces_of(tiles(FLAT_ROWS), steps), pieces_of(tiles(SMALL), steps)
+    less = _small()
+    flat, small = pieces_of(tiles(FLAT_ROWS), steps), pieces_of(tiles(less), steps)
     if m <= FLAT_ROWS[0]:
         launch_pieces(FLAT_ROWS, flat)
-    elif clocks(LARGE, 1) <= clocks(SMALL, small):
+    elif clocks(LARGE, 1) <= clocks(less, small):
         launch(out, LARGE, 1)
     else:
-        launch_pieces(SMALL, small)
+        launch_pieces(less, small)
 
 
-def _launch(
+def launch_tiles(
     sizes: tuple[Index, ...],
     a: Callable[[Index], AnyTensor],
     b: Callable[[Index], AnyTensor],
@@ -114,47 +118,113 @@ def _launch(
     """out(piece * batches + batch) = the product of a piece of the inner axis, for all pieces and batches."""
     batches, m, n, depth = sizes
     M, N, warps = shape
-    K, stages = _steps()
+    K, _ = _steps()
     down, across = ceildiv(m, M), ceildiv(n, N)
     length = ceildiv(ceildiv(depth, K), pieces)  # steps of a piece
+    by_maps = has_tensor_maps()
 
     def block():
         number = gpu.block_idx.x // (down * across)
         batch = number % batches
         first = 0 if pieces == 1 else number // batches * length  # so that the number of steps may be known
         row, column = _place(gpu.block_idx.x % (down * across), down, across)
-        left, right, result = a(batch), b(batch), out(number)
-        sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
-        sb = _right_stages(right.dtype, (stages, K, N), transposed)
         steps = max(min(ceildiv(depth, K) - first, length), 0)
-        whole = comes_in_pieces(left) & comes_in_pieces(right)
-
-        def copy(k: Index, stage: Index, align: int):
-            """Begins to copy the tiles of a step, of operands whose rows come in pieces of so many bytes."""
-            gpu.copy_async(sa[stage], left.tile(row, k, (M, K), align=align), bulk=False)
-            if transposed:
-                gpu.copy_async(sb[stage], right.tile(column, k, (N, K), align=align), bulk=False)
-            else:
-                gpu.copy_async(sb[stage], right.tile(k, column, (K, N), align=align), bulk=False)
-
-        fetch = lambda k, stage: in_pieces(whole, lambda align: copy(first + k, stage, align))  # noqa: E731
-
-        acc = gpu.tile[float32](M, N)
-        group = gpu.commit()
-        for k in range(stages - 1):
-            group = fetch(k, k)
-        stage = int32(0)
-        for k in range(steps):
-            group.wait(pending=stages - 2)
-            gpu.barrier()
-            group = fetch(k + stages - 1, select(stage == 0, int32(stages - 1), stage - 1))
-            other = sb[stage].transpose() if transposed else sb[stage]
-            acc = gpu.dot(sa[stage], other, acc)
-            stage = select(stage == stages - 1, int32(0), stage + 1)
-        group.wait()
+        tile = (row, column, first, steps)
+        sums = _by_maps if by_maps else _by_pieces
+        result = out(number)
+        acc = sums((M, N), a(batch), b(batch), transposed, tile)
         acc.cast(result.dtype).store(result.tile(row, column, (M, N)))
 
     gpu.launch(block, grid=pieces * batches * down * across, block=warps * gpu.warp_size)
+
+
+def has_tensor_maps() -> bool:
+    """Whether the target copies tiles by tensor maps, and has products that go on."""
+    return compiled_for().supports("wgmma") or compiled_for().supports("tcgen05")
+
+
+def _by_pieces(
+    shape: tuple[int, int], left: AnyTensor, right: AnyTensor, transposed: bool, tile: tuple[Index, Index, Index, Index]
+) -> Parts:
+    """The sums of a tile, of operands that all threads copy.
+
+    Args:
+        tile: its row and its column among tiles, the first step of the inner axis, and the number of steps.
+    """
+    (M, N), (K, stages), (row, column, first, steps) = shape, _steps(), tile
+    sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
+    sb = _right_stages(right.dtype, (stages, K, N), transposed)
+    whole = comes_in_pieces(left) & comes_in_pieces(right)
+
+    def copy(k: Index, stage: Index, align: int):
+        """Begins to copy the tiles of a step, of operands whose rows come in pieces of so many bytes."""
+        gpu.copy_async(sa[stage], left.tile(row, k, (M, K), align=align), bulk=False)
+        if transposed:
+            gpu.copy_async(sb[stage], right.tile(column, k, (N, K), align=align), bulk=False)
+        else:
+            gpu.copy_async(sb[stage], right.tile(k, column, (K, N), align=align), bulk=False)
+
+    fetch = lambda k, stage: in_pieces(whole, lambda align: copy(first + k, stage, align))  # noqa: E731
+
+    acc = gpu.tile[float32](M, N)
+    group = gpu.commit()
+    for k in range(stages - 1):
+        group = fetch(k, k)
+    stage = int32(0)
+    for k in range(steps):
+        group.wait(pending=stages - 2)
+        gpu.barrier()
+        group = fetch(k + stages - 1, select(stage == 0, int32(stages - 1), stage - 1))
+        other = sb[stage].transpose() if transposed else sb[stage]
+        acc = gpu.dot(sa[stage], other, acc)
+        stage = select(stage == stages - 1, int32(0), stage + 1)
+    group.wait()
+    return acc
+
+
+def _by_maps(
+    shape: tuple[int, int], left: AnyTensor, right: AnyTensor, transposed: bool, tile: tuple[Index, Index, Index, Index]
+) -> Parts:
+    """As `_by_pieces`, of operands that arrive at barriers; a product goes on while the next one begins.
+
+    The first step is done in any case, so that tensor memory is taken in front of the loop: without steps it
+    multiplies zeros.
+    """
+    (M, N), (K, stages), (row, column, first, steps) = shape, _steps(), tile
+    sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
+    sb = _right_stages(right.dtype, (stages, K, N), transposed)
+    full = gpu.mbarrier(2, stages)
+
+    def fetch(k: Index, stage: Parts):
+        """Begins to copy the tiles of a step."""
+        gpu.copy_async(sa[stage], left.tile(row, first + k, (M, K)), arrive=full[stage])
+        if transposed:
+            gpu.copy_async(sb[stage], right.tile(column, first + k, (N, K)), arrive=full[stage])
+        else:
+            gpu.copy_async(sb[stage], right.tile(first + k, column, (K, N)), arrive=full[stage])
+
+    def begin(stage: Parts, sums: Parts) -> Parts:
+        other = sb[stage].transpose() if transposed else sb[stage]
+        return gpu.dot_async(sa[stage], other, sums)
+
+    fetch(0, 0)
+    for k in range(1, stages):
+        if k < steps:
+            fetch(k, k)
+    full[0].wait(0)
+    product = begin(0, gpu.tile[float32](M, N))
+    before, stage, phase = int32(0), int32(1), int32(0)
+    for k in range(1, steps):
+        full[stage].wait(phase)
+        product = begin(stage, product)
+        product.wait(pending=1)
+        gpu.barrier()
+        if k + stages - 1 < steps:
+            fetch(k + stages - 1, before)
+        before = stage
+        phase = select(stage == stages - 1, phase + 1, phase)
+        stage = select(stage == stages - 1, int32(0), stage + 1)
+    return product.wait()
 
 
 def comes_in_pieces(x: AnyTensor) -> Any:
@@ -180,6 +250,11 @@ def _steps() -> tuple[int, int]:
     if most >= 128 * 1024:
         return 64, 2
     return (32, 3) if most >= 96 * 1024 else (32, 2)
+
+
+def _small() -> tuple[int, int, int]:
+    """The tiles of results that have too few large ones."""
+    return SMALL_IN_TENSOR_MEMORY if compiled_for().supports("tcgen05") else SMALL
 
 
 def _right_stages(dtype: AnyDType, shape: tuple[int, int, int], transposed: bool) -> Any:

@@ -149,6 +149,20 @@ def test_the_code_of_a_copy() -> None:
     assert ".tensor" not in str(staged(BF16, 40, 200).compile("sm_80").asm)
 
 
+@pytest.mark.parametrize("copied", ("x", "out"))
+def test_copies_wait_for_stores_into_the_tensor_alone(tmp_path: Path, copied: str) -> None:
+    """A fence for global memory takes long, and orders stores into the tensor that is copied."""
+    text = (
+        DOT + f"t = gpu.load({copied}.tile(0, 0, (16, 64)))\n(t + t).store(out.tile(0, 0, (16, 64)))\ngpu.barrier()\n"
+    )
+    file = tmp_path / "kernel.py"
+    text += TILE.replace("x.", f"{copied}.")
+    file.write_text(HEAD.format("\n".join(f"    {line}" for line in text.split("\n")), "m n"))
+    types = [(DType.bfloat16, (40, 128))]
+    asm = str(harness.compile_kernel(file, "op", types, {}, types, "sm_90a", 3)[0].asm)
+    assert "cp.async.bulk.tensor" in asm and ("fence.proxy.async;" in asm) == (copied == "out")
+
+
 # ptxas 13.0 stores a word of this kernel on the stack, although it uses 56 registers of 255.
 SPILLED = ("sm_100a", "map-to-all[float32-70x40-blocks4-laid_outFalse-M64-N16]")
 

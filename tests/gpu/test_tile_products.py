@@ -68,6 +68,7 @@ def check_product(found: Array, a: Array, b: Array) -> None:
     check(found, wide_a @ wide_b, np.abs(wide_a) @ np.abs(wide_b), a.shape[-1])
 
 
+TARGETS = ("sm_80", "sm_90a", "sm_100a")  # copies of pieces and mma.sync; tensor maps with wgmma, with tcgen05
 SIZES = ((64, 64, 64), (1, 40, 33), (17, 9, 5), (65, 70, 40), (33, 128, 64), (130, 72, 8), (3, 5, 0))
 
 
@@ -96,21 +97,23 @@ def test_matmul_on_a_simulated_gpu(like: str, seed: int) -> None:
     check_product(result(device, ops.matmul, a, b), a, b)
 
 
-def test_matmul_of_any_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_matmul_of_any_sizes(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     """Sizes that are known at the call choose among three kernels."""
-    device = on_ptx(monkeypatch)
+    device = on_ptx(monkeypatch, target)
     types = [TensorType(DType.bfloat16, shape, GPU) for shape in (["m", "k"], ["k", "n"])]
     with Graph("product", input_types=types) as graph:
         graph.output(ops.matmul(*graph.inputs))
     model = InferenceSession(devices=[device]).load(graph)
-    for m, n, k in ((1, 64, 64), (16, 3, 2), (20, 24, 0), (40, 40, 70), (0, 3, 3)):
+    for m, n, k in ((1, 64, 64), (16, 3, 2), (20, 24, 0), (40, 40, 70), (40, 24, 520), (0, 3, 3)):
         a, b = drawn(BF16, m, k), drawn(BF16, k, n)
         (given,) = model.execute(*(Buffer.from_numpy(array).to(device) for array in (a, b)))
         check_product(np.array(given.to_numpy()), a, b)
 
 
-def test_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = on_ptx(monkeypatch)
+@pytest.mark.parametrize("target", TARGETS)
+def test_batches(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    device = on_ptx(monkeypatch, target)
     a, b = drawn(BF16, 2, 3, 17, 24), drawn(BF16, 2, 3, 24, 20)
     check_product(result(device, ops.matmul, a, b), a, b)
     turned = np.ascontiguousarray(b.swapaxes(-1, -2))
@@ -127,9 +130,10 @@ def test_rows_of_several_axes(monkeypatch: pytest.MonkeyPatch) -> None:
     check_product(result(device, lambda x, y: x @ y.transpose(0, 1), a, turned), a, b)
 
 
-def test_neighbours_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_neighbours_are_fused(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     """What stands in front of the operands, and what follows."""
-    device = on_ptx(monkeypatch)
+    device = on_ptx(monkeypatch, target)
     a, b, bias, more = drawn(BF16, 20, 40), drawn(BF16, 40, 24), drawn(BF16, 24), drawn(BF16, 20, 24)
 
     def build(a: Any, b: Any, bias: Any, more: Any) -> Any:

@@ -69,6 +69,8 @@ def copy(
 
     def slow() -> Value:
         _by_elements(call, to, view, reach, threads)
+        if arrive is not None and plan is not None:
+            _arrive(call, arrive, builder.int_(0))
         return builder.int_(0)
 
     def quick() -> Value:
@@ -86,7 +88,8 @@ def copy(
     made = slow() if fast is False or count is None else chosen(builder, taken, quick, slow)
     if arrive is None:
         return Copies("copy", made)
-    _arrive(call, arrive, made)
+    if plan is None:
+        _arrive(call, arrive, made)
     return None
 
 

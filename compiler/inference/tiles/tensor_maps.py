@@ -267,7 +267,7 @@ def _written(builder: Builder, launched: Launched, plan: MapPlan, view: TileView
 
 
 def copy(call: Point, plan: MapPlan, map: Value, to: KernelTensor, view: TileView, arrive: MBarriers | None) -> Value:
-    """Begins the copy; gives a token, or where it arrives at a barrier how many bytes it is of."""
+    """Begins the copy; gives a token of it. One that arrives at a barrier does so by the thread that begins it."""
     builder, zero = call.builder, call.builder.int_(0)
     _align(to, plan.box.align)
     operands = [*place_of(to, builder, (zero, zero)), map, *_coordinates(builder, plan, view)]
@@ -276,10 +276,14 @@ def copy(call: Point, plan: MapPlan, map: Value, to: KernelTensor, view: TileVie
         ring = layouts.ring_of_copies(call)
         return builder.one("copy_box", [*operands, ring], INT, **attrs, **layouts.warp_of(call))
     barrier = mbarriers.place_of(call, arrive, "arrive")[:2]
-    first = builder.compare("eq", layouts.thread_number(call), zero)
-    when(builder, first, lambda: builder.add("copy_box_arriving", [*operands, *barrier], (), (), **attrs))
     rows, columns = view.shape
-    return builder.int_(rows * columns * to.dtype.bits // 8)
+
+    def begin() -> None:
+        mbarriers.arrive(call, arrive, builder.int_(rows * columns * to.dtype.bits // 8))
+        builder.add("copy_box_arriving", [*operands, *barrier], (), (), **attrs)
+
+    when(builder, builder.compare("eq", layouts.thread_number(call), zero), begin)
+    return zero
 
 
 def copy_to_cluster(
