@@ -35,7 +35,8 @@ PAGE = FilePath(__file__).resolve().parents[1] / "docs" / "gpu-code.md"
 class CodeRow:
     """An op with the types of its inputs, its parameters, how many elements there are and of how many bytes.
 
-    `per` is an opcode that the steady loop is counted by instead of elements: products.
+    `per` is an opcode that the steady loop is counted by instead of elements: products; where an HGMMA has more than
+    `columns` columns, it counts as several.
     """
 
     op: str
@@ -45,6 +46,7 @@ class CodeRow:
     itemsize: int = 4
     streams: int = 1
     per: str = ""
+    columns: int = 0
 
 
 SQUARE = 4096 * 1024
@@ -67,7 +69,9 @@ ROWS: dict[str, CodeRow] = {
     "transpose": CodeRow("transpose", ["float32[2048, 2048]"], 2048 * 2048, {"axis_1": 0, "axis_2": 1}),
     "gather": CodeRow("gather", ["float32[30000, 384]", "int64[4096]"], 4096 * 384, {"axis": 0}),
     "product of one row": CodeRow("matmul", ["bfloat16[1, 4096]", "bfloat16[4096, 4096]"], 4096 * 4096, itemsize=2),
-    "matmul bf16": CodeRow("matmul", ["bfloat16[4096, 4096]", "bfloat16[4096, 4096]"], 4096**3, itemsize=2, per="HMMA"),
+    "matmul bf16": CodeRow(
+        "matmul", ["bfloat16[4096, 4096]", "bfloat16[4096, 4096]"], 4096**3, itemsize=2, per="HMMA", columns=128
+    ),
     "attention bf16": CodeRow("attention", [HEADS, HEADS, HEADS], 4 * 8 * 2048**2, itemsize=2, per="HMMA"),
     "matmul": CodeRow("matmul", ["float32[2048, 2048]", "float32[2048, 2048]"], 2048**3, per="FFMA"),
 }
@@ -100,7 +104,7 @@ def counted(
         share = Share(own.elements / (blocks * threads), own.itemsize, own.streams)
         if row.per:
             loop, per = _steady(parts[name], row.per, machine)
-            done = products(loop, per)
+            done = products(loop, per) * _width(parts[name], row)
             total = max(total, loop.total / done if done else math.inf)
         else:
             total += executed(parts[name], share).total * blocks * threads / row.elements
@@ -123,6 +127,13 @@ def _steady(blocks: list[BasicBlock], per: str, machine: Target) -> tuple[Path, 
         if products(loop := steady_loop(blocks, name), name):
             return loop, name
     return steady_loop(blocks, per), per
+
+
+def _width(blocks: list[BasicBlock], row: CodeRow) -> float:
+    """How many products of the row's number of columns the HGMMA of a kernel is."""
+    names = (one.name for block in blocks for one in block.instructions if one.opcode == "HGMMA")
+    found = {int(match[1]) for name in names if (match := re.search(r"64x(\d+)x", name))}
+    return max(found) / row.columns if found and row.columns else 1
 
 
 def ours(row: CodeRow, target: str) -> CodeCounts:

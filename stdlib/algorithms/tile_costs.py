@@ -47,3 +47,14 @@ def clocks_of(shape: tuple[int, int, int], blocks: Index, steps: Index, pieces: 
     each = max(ceildiv(blocks * pieces, units), FULL)  # blocks of a multiprocessor
     clocks: Index = each * own * 3 // 4 + STARTING + min(pieces - 1, 1) * joined
     return clocks
+
+
+def arriving(shape: tuple[int, int, int], blocks: Index, together: int) -> Index:
+    """What a multiprocessor reads for a step of all its tiles, in elements of a row of either operand.
+
+    Args:
+        shape: rows and columns of a tile, and warps.
+        together: blocks that a multiprocessor has at a time.
+    """
+    rounds: Index = ceildiv(blocks, compiled_for().multiprocessors * together) * together
+    return rounds * (shape[0] + shape[1])

@@ -8,7 +8,7 @@ is in the cache: they go down a few rows of tiles first.
 Tiles are copied by tensor maps where the target has them: a thread begins the copies of a step, which arrive at a
 barrier in shared memory, and a product goes on while the next one begins. Elsewhere all threads copy pieces of 16
 bytes, if rows come in such pieces, which is tested where a step's tiles are copied. Steps are as long as two blocks at
-a time have shared memory for.
+a time have shared memory for; wide tiles, which read less, have a multiprocessor alone.
 
 Which tiles these are, and into how many pieces the inner axis is cut where the result has few tiles, says `tile_costs`.
 
@@ -37,13 +37,15 @@ from ...dsl import (
     select,
     store,
 )
-from .tile_costs import clocks_of, pieces_of
+from .tile_costs import FULL, arriving, clocks_of, pieces_of
 
 LARGE = (128, 128, 4)  # rows and columns of a tile, and warps
+WIDE = (128, 256, 8)
 SMALL = (64, 64, 4)
 SMALL_IN_TENSOR_MEMORY = (128, 64, 4)  # which has 128 rows
 FLAT_ROWS = (16, 128, 4)
 PIECE = 16  # bytes that are copied at once
+WIDE_STAGES = 4  # of a block that has a multiprocessor alone
 BAND = 8  # rows of tiles that are computed next to each other
 
 
@@ -101,7 +103,12 @@ def multiply_by_tiles(
     if m <= FLAT_ROWS[0]:
         launch_pieces(FLAT_ROWS, flat)
     elif clocks(LARGE, 1) <= clocks(less, small):
-        launch(out, LARGE, 1)
+        if not has_wide_tiles():
+            launch(out, LARGE, 1)
+        elif arriving(WIDE, tiles(WIDE), 1) <= arriving(LARGE, tiles(LARGE), FULL):
+            launch(out, WIDE, 1)
+        else:
+            launch(out, LARGE, 1)
     else:
         launch_pieces(less, small)
 
@@ -141,6 +148,11 @@ def launch_tiles(
 def has_tensor_maps() -> bool:
     """Whether the target copies tiles by tensor maps, and has products that go on."""
     return compiled_for().supports("wgmma") or compiled_for().supports("tcgen05")
+
+
+def has_wide_tiles() -> bool:
+    """Whether the target multiplies so fast that large tiles wait for the cache: wide ones read less."""
+    return compiled_for().supports("wgmma")
 
 
 def _by_pieces(
@@ -191,6 +203,8 @@ def _by_maps(
     multiplies zeros.
     """
     (M, N), (K, stages), (row, column, first, steps) = shape, _steps(), tile
+    if WIDE[1] == N:
+        stages = WIDE_STAGES
     sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
     sb = _right_stages(right.dtype, (stages, K, N), transposed)
     full = gpu.mbarrier(2, stages)

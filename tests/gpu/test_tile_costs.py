@@ -34,7 +34,14 @@ def test_few_tiles_are_cut_along_the_inner_axis_until_the_device_is_full(
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_many_tiles_are_large_and_whole(target: str) -> None:
-    assert launches(4096, 4096, 4096, target) == [32 * 32]
+    columns = 16 if target == "sm_90a" else 32  # whose tiles wait for the cache less
+    assert launches(4096, 4096, 4096, target) == [32 * columns]
+
+
+def test_wide_tiles_read_less_unless_they_are_half_empty() -> None:
+    assert launches(128 * 132, 4096, 256, "sm_90a") == [132]  # a round of an H100's multiprocessors
+    assert launches(128 * 134, 4096, 256, "sm_90a") == [134]  # two rounds, as of the 268 large ones
+    assert launches(128 * 140, 4096, 128, "sm_90a") == [140]  # large ones
 
 
 def test_less_work_goes_by_smaller_tiles() -> None:

@@ -19,6 +19,7 @@ def product(
     *,
     M: int = 128,
     N: int = 128,
+    warps: int = 4,
     transposed: bool = False,
 ) -> None:
     """`transposed`: b is a batch of n x k."""
@@ -29,7 +30,7 @@ def product(
         lambda batch: b[batch, :, :],
         lambda batch: out[batch, :, :],
         transposed,
-        (M, N, 4),
+        (M, N, warps),
         1,
     )
 
