@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from sass_counts import BasicBlock, Path, Share, accesses, executed, functions, products, steady_loop
+from sass_counts import BULK, BasicBlock, Path, Share, accesses, executed, functions, products, steady_loop
 
 from einkorn.compiler.targets import Target, lookup
 from einkorn.compiler.targets.machine_code import check_disassembly, disassemble, resources
@@ -98,19 +98,21 @@ def counted(
     about = resources(text, machine)
     parts = functions(disassemble(assemble(text, machine), machine))
     order = [name for name in re.findall(r"\.visible \.entry (\S+?)\(", text) if name in parts]
-    total, widths = 0.0, []
+    total, widths, loops = 0.0, [], []
     for number, (name, (blocks, threads)) in enumerate(zip(order, grids, strict=True)):
         own = between if between is not None and number > 0 else row
         share = Share(own.elements / (blocks * threads), own.itemsize, own.streams)
         if row.per:
             loop, per = _steady(parts[name], row.per, machine)
             done = products(loop, per) * _width(parts[name], row)
-            total = max(total, loop.total / done if done else math.inf)
+            in_bulk = any(one.opcode in BULK for block in parts[name] for one in block.instructions)
+            loops.append((in_bulk, loop.total / done if done else math.inf))
         else:
             total += executed(parts[name], share).total * blocks * threads / row.elements
         widths.append(accesses(parts[name]))
+    bulk = [each for in_bulk, each in loops if in_bulk]  # the kernel of aligned data, where there are two
     return CodeCounts(
-        total,
+        max(bulk or [each for _, each in loops], default=total),
         max(each.registers for each in about.values()),
         sum(each.spilled for each in about.values()),
         max(each.shared for each in about.values()),

@@ -23,7 +23,7 @@ _LABEL: Final = re.compile(r"^(\.L_x?_?\w+|\$\S+):")
 _SECTION: Final = re.compile(r"^\.text\.(\S+):")
 _TARGET: Final = re.compile(r"`\((\.?[\w$.]+)\)")
 _SHARED_WORK: Final = ("SHFL", "BAR", "LDS", "STS", "REDUX", "LDSM", "HMMA", "HGMMA", "UTCHMMA", "FFMA", "MUFU")
-_BULK: Final = {"UTMALDG": 1024, "UTMASTG": 1024, "UBLKCP": 1024}  # copies of many bytes: at least so many of a thread
+BULK: Final = {"UTMALDG": 1024, "UTMASTG": 1024, "UBLKCP": 1024}  # copies of many bytes: at least so many of a thread
 _JOINS: Final = ("BSSY", "BSYNC")
 _ENDS: Final = ("EXIT", "RET", "BSYNC", "BRX")
 _RARE: Final = ("_exp_anywhere",)  # functions of stdlib.math that are called behind `if rare(...)`
@@ -275,8 +275,8 @@ def _straight(group: list[BasicBlock]) -> Path:
             if one.is_global:
                 moved += one.bytes
                 wide += one.bytes if one.bytes >= 16 else 0
-            elif one.opcode in _BULK:
-                wide += _BULK[one.opcode]
+            elif one.opcode in BULK:
+                wide += BULK[one.opcode]
             elif one.opcode in _SHARED_WORK and one.predicate != "@!PT":  # ptxas writes loads that are never done
                 work += 1
     return Path(counts, wide, moved, work, rare)
@@ -316,9 +316,11 @@ def _components(blocks: list[BasicBlock], entry: BasicBlock, head: BasicBlock | 
 
 
 def accesses(blocks: list[BasicBlock]) -> str:
-    """The widths of global accesses in the code, in bits."""
-    found = {(one.opcode, 8 * one.bytes) for block in blocks for one in block.instructions if one.is_global}
-    return ", ".join(f"{name} {bits}" for name, bits in sorted(found))
+    """The widths of global accesses in the code, in bits; copies in bulk have none."""
+    code = [one for block in blocks for one in block.instructions]
+    found = {(one.opcode, 8 * one.bytes) for one in code if one.is_global}
+    bulk = {one.opcode for one in code if one.opcode in BULK}
+    return ", ".join([*(f"{name} {bits}" for name, bits in sorted(found)), *sorted(bulk)])
 
 
 def steady_loop(blocks: list[BasicBlock], opcode: str) -> Path:

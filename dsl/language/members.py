@@ -87,6 +87,10 @@ class Members:
         elements are read as `fill`, and not stored. `align=16` promises that rows begin, and the rows of the tensor
         end, at multiples of so many bytes: then nothing is tested before they are copied in pieces of 16."""
 
+    def fits_tensor_map(self) -> bool | None:
+        """Whether hardware copies tiles of this matrix by a tensor map: whether its address and its strides are
+        multiples of 16 bytes, among others. None, known at compile time, where it copies none so."""
+
     def as_matrix(self) -> Any:
         """The elements as a matrix: all axes but the last one are its rows. Nothing is copied."""
 

@@ -6,9 +6,10 @@ lies beyond is not stored. The blocks that run at the same time are those of nei
 is in the cache: they go down a few rows of tiles first.
 
 Tiles are copied by tensor maps where the target has them: a thread begins the copies of a step, which arrive at a
-barrier in shared memory, and a product goes on while the next one begins. Elsewhere all threads copy pieces of 16
-bytes, if rows come in such pieces, which is tested where a step's tiles are copied. Steps are as long as two blocks at
-a time have shared memory for; wide tiles, which read less, have a multiprocessor alone.
+barrier in shared memory, and a product goes on while the next one begins. Where groups of four warps multiply, and a
+tensor map describes both matrices, one warp copies and the others multiply (`role_products`). Elsewhere all threads
+copy pieces of 16 bytes, if rows come in such pieces, which is tested where a step's tiles are copied. Steps are as long
+as two blocks at a time have shared memory for; wide tiles, which read less, have a multiprocessor alone.
 
 Which tiles these are, and into how many pieces the inner axis is cut where the result has few tiles, says `tile_costs`.
 
@@ -37,16 +38,15 @@ from ...dsl import (
     select,
     store,
 )
+from .product_tiles import WIDE, Matrices, Shape, place_of_tile, right_stages, stages_of_tiles, steps_of_tiles
+from .role_products import ROWS, is_by_roles, launch_by_roles
 from .tile_costs import FULL, arriving, clocks_of, pieces_of
 
 LARGE = (128, 128, 4)  # rows and columns of a tile, and warps
-WIDE = (128, 256, 8)
 SMALL = (64, 64, 4)
 SMALL_IN_TENSOR_MEMORY = (128, 64, 4)  # which has 128 rows
 FLAT_ROWS = (16, 128, 4)
 PIECE = 16  # bytes that are copied at once
-WIDE_STAGES = 4  # of a block that has a multiprocessor alone
-BAND = 8  # rows of tiles that are computed next to each other
 
 
 def has_tiles(dtype: AnyDType) -> bool:
@@ -54,33 +54,33 @@ def has_tiles(dtype: AnyDType) -> bool:
     return dtype.is_float() and dtype.bits == 16 and compiled_for().supports("bf16_mma")
 
 
-def multiply_by_tiles(
-    sizes: tuple[Index, ...],
-    a: Callable[[Index], AnyTensor],
-    b: Callable[[Index], AnyTensor],
-    out: Callable[[Index], AnyTensor],
-    transposed: bool,
-) -> None:
+def multiply_by_tiles(sizes: tuple[Index, ...], a: Matrices, b: Matrices, out: Matrices, transposed: bool) -> None:
     """out(batch) = a(batch) @ b(batch) for all batches, each a matrix; of a transposed b its columns are rows.
 
     Args:
         sizes: batches, rows, columns and the length of the inner axis.
     """
-    batches, m, n, depth = sizes
-    K, _ = _steps()
+    (batches, m, n, depth), (K, _) = sizes, steps_of_tiles()
     steps = ceildiv(depth, K)
 
-    def tiles(shape: tuple[int, int, int]) -> Index:
+    def tiles(shape: Shape) -> Index:
         count: Index = batches * ceildiv(m, shape[0]) * ceildiv(n, shape[1])
         return count
 
-    def clocks(shape: tuple[int, int, int], pieces: Index) -> Index:
+    def clocks(shape: Shape, pieces: Index) -> Index:
         return clocks_of((shape[0], shape[1], K), tiles(shape), steps, pieces)
 
-    def launch(result: Callable[[Index], AnyTensor], shape: tuple[int, int, int], pieces: Index):
-        launch_tiles(sizes, a, b, result, transposed, shape, pieces)
+    mapped = is_by_roles(batches, a, b)
 
-    def launch_pieces(shape: tuple[int, int, int], pieces: Index):
+    def launch(result: Matrices, shape: Shape, pieces: Index):
+        if mapped is None or shape[0] % ROWS:
+            launch_tiles(sizes, a, b, result, transposed, shape, pieces, has_tensor_maps())
+        elif mapped:
+            launch_by_roles(sizes, a, b, result, transposed, shape, pieces)
+        else:
+            launch_tiles(sizes, a, b, result, transposed, shape, pieces, False)
+
+    def launch_pieces(shape: Shape, pieces: Index):
         """A product whose inner axis is cut into pieces: their sums are added in the order of the axis."""
         if pieces == 1:
             launch(out, shape, 1)
@@ -103,38 +103,45 @@ def multiply_by_tiles(
     if m <= FLAT_ROWS[0]:
         launch_pieces(FLAT_ROWS, flat)
     elif clocks(LARGE, 1) <= clocks(less, small):
-        if not has_wide_tiles():
-            launch(out, LARGE, 1)
-        elif arriving(WIDE, tiles(WIDE), 1) <= arriving(LARGE, tiles(LARGE), FULL):
-            launch(out, WIDE, 1)
+        if mapped is None:
+            launch_tiles(sizes, a, b, out, transposed, LARGE, 1, has_tensor_maps())
+        elif mapped:
+            if arriving(WIDE, tiles(WIDE), 1) <= arriving(LARGE, tiles(LARGE), FULL):
+                launch_by_roles(sizes, a, b, out, transposed, WIDE, 1)
+            else:
+                launch_by_roles(sizes, a, b, out, transposed, LARGE, 1)
         else:
-            launch(out, LARGE, 1)
+            launch_tiles(sizes, a, b, out, transposed, LARGE, 1, False)
     else:
         launch_pieces(less, small)
 
 
 def launch_tiles(
     sizes: tuple[Index, ...],
-    a: Callable[[Index], AnyTensor],
-    b: Callable[[Index], AnyTensor],
-    out: Callable[[Index], AnyTensor],
+    a: Matrices,
+    b: Matrices,
+    out: Matrices,
     transposed: bool,
-    shape: tuple[int, int, int],
+    shape: Shape,
     pieces: Index,
+    by_maps: bool,
 ) -> None:
-    """out(piece * batches + batch) = the product of a piece of the inner axis, for all pieces and batches."""
+    """out(piece * batches + batch) = the product of a piece of the inner axis, for all pieces and batches.
+
+    Args:
+        by_maps: whether tiles are copied by tensor maps.
+    """
     batches, m, n, depth = sizes
     M, N, warps = shape
-    K, _ = _steps()
+    K, _ = steps_of_tiles()
     down, across = ceildiv(m, M), ceildiv(n, N)
     length = ceildiv(ceildiv(depth, K), pieces)  # steps of a piece
-    by_maps = has_tensor_maps()
 
     def block():
         number = gpu.block_idx.x // (down * across)
         batch = number % batches
         first = 0 if pieces == 1 else number // batches * length  # so that the number of steps may be known
-        row, column = _place(gpu.block_idx.x % (down * across), down, across)
+        row, column = place_of_tile(gpu.block_idx.x % (down * across), down, across)
         steps = max(min(ceildiv(depth, K) - first, length), 0)
         tile = (row, column, first, steps)
         sums = _by_maps if by_maps else _by_pieces
@@ -150,11 +157,6 @@ def has_tensor_maps() -> bool:
     return compiled_for().supports("wgmma") or compiled_for().supports("tcgen05")
 
 
-def has_wide_tiles() -> bool:
-    """Whether the target multiplies so fast that large tiles wait for the cache: wide ones read less."""
-    return compiled_for().supports("wgmma")
-
-
 def _by_pieces(
     shape: tuple[int, int], left: AnyTensor, right: AnyTensor, transposed: bool, tile: tuple[Index, Index, Index, Index]
 ) -> Parts:
@@ -163,9 +165,9 @@ def _by_pieces(
     Args:
         tile: its row and its column among tiles, the first step of the inner axis, and the number of steps.
     """
-    (M, N), (K, stages), (row, column, first, steps) = shape, _steps(), tile
+    (M, N), (K, stages), (row, column, first, steps) = shape, steps_of_tiles(), tile
     sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
-    sb = _right_stages(right.dtype, (stages, K, N), transposed)
+    sb = right_stages(right.dtype, (stages, K, N), transposed)
     whole = comes_in_pieces(left) & comes_in_pieces(right)
 
     def copy(k: Index, stage: Index, align: int):
@@ -202,11 +204,10 @@ def _by_maps(
     The first step is done in any case, so that tensor memory is taken in front of the loop: without steps it
     multiplies zeros.
     """
-    (M, N), (K, stages), (row, column, first, steps) = shape, _steps(), tile
-    if WIDE[1] == N:
-        stages = WIDE_STAGES
+    (M, N), (K, _), (row, column, first, steps) = shape, steps_of_tiles(), tile
+    stages = stages_of_tiles(N)
     sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
-    sb = _right_stages(right.dtype, (stages, K, N), transposed)
+    sb = right_stages(right.dtype, (stages, K, N), transposed)
     full = gpu.mbarrier(2, stages)
 
     def fetch(k: Index, stage: Parts):
@@ -256,32 +257,6 @@ def in_pieces(whole: Bool, copy: Callable[[int], None]) -> Parts:
     return gpu.commit()
 
 
-def _steps() -> tuple[int, int]:
-    """The inner length of a tile, and how many stages there are, such that a multiprocessor has two large blocks."""
-    most = compiled_for().shared_memory
-    if most >= 192 * 1024:
-        return 64, 3
-    if most >= 128 * 1024:
-        return 64, 2
-    return (32, 3) if most >= 96 * 1024 else (32, 2)
-
-
-def _small() -> tuple[int, int, int]:
+def _small() -> Shape:
     """The tiles of results that have too few large ones."""
     return SMALL_IN_TENSOR_MEMORY if compiled_for().supports("tcgen05") else SMALL
-
-
-def _right_stages(dtype: AnyDType, shape: tuple[int, int, int], transposed: bool) -> Any:
-    """The ring of tiles of b: stages of so many rows and columns."""
-    stages, depth, columns = shape
-    if transposed:
-        return gpu.shared[dtype](stages, columns, depth, layout="dot")
-    return gpu.shared[dtype](stages, depth, columns, layout="dot")
-
-
-def _place(number: Index, down: Index, across: Index) -> tuple[Index, Index]:
-    """The row and the column of a tile: neighbours in number go down a band of rows, then to the next column."""
-    band = number // (BAND * across)
-    height = min(down - band * BAND, BAND)
-    within = number - band * BAND * across
-    return band * BAND + within % height, within // height

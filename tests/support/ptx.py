@@ -535,8 +535,10 @@ class Machine:
             )
         present = (mask & ~here[group.take(self.warp_of)]) == 0
         if block.first.name in ("wgmma", "setmaxnreg"):  # four warps wait for each other
-            missing = np.ones(-(-self.warps // 4), np.int64) * 128
-            fours = group.take(self.warp_of) // 4
+            each = -(-self.threads // 128)  # groups of a block, of which the last one may have fewer warps
+            missing = np.ones(each * len(self.block_numbers), np.int64) * 128
+            in_block = group.take(self.all_threads) % self.threads // 128
+            fours = group.take(self.block_of) * each + in_block
             np.subtract.at(missing, fours, 1)
             present = present & (missing[fours] == 0)
         return present

@@ -25,6 +25,7 @@ from ..evaluator import Point
 from ..language import mbarriers
 from ..language.grids import kernel_of
 from ..members.spans import when
+from ..members.table import method
 from ..values.index import BodyIndex, same_dims
 from ..values.launched import Launched
 from ..values.mbarriers import MBarriers
@@ -79,13 +80,12 @@ class MapPlan:
 
 def plan(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, share: int = 1) -> MapPlan | str:
     """How a tile is copied by a tensor map, in so many equal parts of its rows at least, or why it is not."""
-    bits = view.tensor.dtype.bits
-    if view.tensor.dtype.is_packed() or bits not in (8, 16, 32, 64):
-        return f"elements have {bits} bits"
+    if not _has_elements(view.tensor):
+        return f"elements have {view.tensor.dtype.bits} bits"
     box = _box_of(to, view, view.shape[0] // share)
     if isinstance(box, str):
         return box
-    found = _root_of(view, whole=reach.whole is True)
+    found = _root_of(view.tensor, whole=reach.whole is True)
     if isinstance(found, str):
         return found
     root, axes = found
@@ -96,12 +96,41 @@ def plan(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, sha
         strides = root.strides(builder)
         if strides[axes[0]].const != 1:
             return "neighbours of a row are not neighbours in memory"
-        numbers = [*(root.dims[axis] for axis in axes), *(strides[axis] for axis in axes[1:])]
+        numbers = _numbers(root, axes, strides)
         if any(_hoisted(builder, launched, number) is None for number in numbers):
             return "the tensor's sizes are not known before the launch"
         if _fits(builder, root, axes, numbers) is False:
             return "a size or a stride of the tensor does not fit: strides are multiples of 16 bytes"
     return MapPlan(root, axes, box)
+
+
+def _has_elements(tensor: KernelTensor) -> bool:
+    """Whether a map describes the elements of a tensor."""
+    return not tensor.dtype.is_packed() and tensor.dtype.bits in (8, 16, 32, 64)
+
+
+@method(KernelTensor, "fits_tensor_map")
+def fits_tensor_map(call: Point, owner: KernelTensor) -> Value | bool | None:
+    """Whether a tensor map describes a matrix: its address, sizes and strides; None where none ever does.
+
+    Raises:
+        CompileError: EK0653, the tensor has not two axes.
+    """
+    if owner.rank != 2:
+        raise call.error("EK0653", f"a tensor map is of a matrix; '{owner.name}' has {owner.rank} axes")
+    if not call.evaluator.target.supports("bulk_copy") or not _has_elements(owner):
+        return None
+    found = _root_of(owner, whole=False)
+    if isinstance(found, str):
+        return None
+    (root, axes), builder = found, call.builder
+    strides = root.strides(builder)
+    if strides[axes[0]].const != 1:
+        return None
+    fits = _fits(builder, root, axes, _numbers(root, axes, strides))
+    if fits is False:
+        return None
+    return access.both(builder, fits, builder.one("aligned", [root.pointer], BOOL, align=PIECE))
 
 
 # *** shared memory ***
@@ -162,12 +191,12 @@ def _align(tensor: KernelTensor, bytes: int) -> None:
 # *** the tensor ***
 
 
-def _root_of(view: TileView, *, whole: bool) -> tuple[Stored, tuple[int, ...]] | str:
-    """The tensor that a tile is part of, and its axes in the order of a map; or why it has no map.
+def _root_of(matrix: KernelTensor, *, whole: bool) -> tuple[Stored, tuple[int, ...]] | str:
+    """The tensor that a matrix is part of, and its axes in the order of a map; or why it has no map.
 
     Beyond the end of that tensor hardware stores zeros: a slice has to end there, too, unless tiles are `whole`.
     """
-    tensor, kept = view.tensor, [0, 1]
+    tensor, kept = matrix, [0, 1]
     while isinstance(tensor, View):
         if len(tensor.steps) != tensor.rank or any(tensor.steps[axis][1].const != 1 for axis in kept):
             return "the tensor is a slice with steps"
@@ -203,6 +232,11 @@ def _hoisted(builder: Builder, launched: Launched, value: Value) -> Value | None
     if any(operand is None for operand in operands):
         return None
     return builder.one(maker.opcode.name, [each for each in operands if each is not None], value.type, **maker.attrs)
+
+
+def _numbers(root: Stored, axes: Sequence[int], strides: Sequence[Value]) -> list[Value]:
+    """The sizes of a tensor along the axes of a map, and the distances along all but the first one."""
+    return [*(root.dims[axis] for axis in axes), *(strides[axis] for axis in axes[1:])]
 
 
 def _fits(builder: Builder, root: Stored, axes: Sequence[int], numbers: Sequence[Value]) -> Value | bool:
@@ -251,7 +285,7 @@ def make(call: Point, plan: MapPlan, view: TileView) -> tuple[Value, Value | boo
 def _written(builder: Builder, launched: Launched, plan: MapPlan, view: TileView) -> tuple[Value, Value | bool]:
     root, axes = plan.root, plan.axes
     strides = root.strides(builder)
-    given = [*(root.dims[axis] for axis in axes), *(strides[axis] for axis in axes[1:])]
+    given = _numbers(root, axes, strides)
     numbers = [_hoisted(builder, launched, number) for number in given]
     known = [number for number in numbers if number is not None]
     fits = _fits(builder, root, axes, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from einkorn.dsl import DeviceContext, InputTensor, Numeric, OutputTensor, register
-from einkorn.stdlib.algorithms.tile_products import launch_tiles
+from einkorn.stdlib.algorithms.tile_products import has_tensor_maps, launch_tiles
 
 T = TypeVar("T", bound=Numeric)
 
@@ -32,6 +32,7 @@ def product(
         transposed,
         (M, N, warps),
         1,
+        has_tensor_maps(),
     )
 
 
@@ -41,4 +42,13 @@ def pieces(
 ) -> None:
     """The sums of as many pieces of the inner axis as there are results."""
     sizes = (1, a.dim(0), b.dim(1), a.dim(1))
-    launch_tiles(sizes, lambda batch: a, lambda batch: b, lambda p: out[p, :, :], False, (128, 64, 4), out.dim(0))
+    launch_tiles(
+        sizes,
+        lambda batch: a,
+        lambda batch: b,
+        lambda p: out[p, :, :],
+        False,
+        (128, 64, 4),
+        out.dim(0),
+        has_tensor_maps(),
+    )
