@@ -39,7 +39,7 @@ _SCALINGS = {
 @op(dtypes={"input_tensor": "inexact"}, example="ops.fft(input_tensor)")
 def fft(
     input_tensor: TensorValueLike,
-    n: int | None = None,
+    n: int | Dim | None = None,
     axis: int = -1,
     normalization: Normalization | str = Normalization.BACKWARD,
     input_is_complex: bool = True,
@@ -49,7 +49,8 @@ def fft(
     Args:
         input_tensor: complex numbers, which give complex numbers; or floats: pairs in its last axis, which `axis` does
             not count, or real numbers if `input_is_complex` is False.
-        n: how many elements are transformed, cut off or filled with zeros; as many as there are when left out.
+        n: how many elements are transformed, cut off or filled with zeros; as many as there are when left out. A number
+            or a dim.
         axis: negative ones count from the end.
         normalization: "backward" scales the inverse by 1 / n, "forward" this one, "ortho" both by the root of it.
         input_is_complex: see `input_tensor`.
@@ -63,7 +64,7 @@ def fft(
 @op(dtypes={"input_tensor": "inexact"}, example="ops.ifft(input_tensor)")
 def ifft(
     input_tensor: TensorValueLike,
-    n: int | None = None,
+    n: int | Dim | None = None,
     axis: int = -1,
     normalization: Normalization | str = Normalization.BACKWARD,
     input_is_complex: bool = True,
@@ -75,7 +76,7 @@ def ifft(
 @op(dtypes={"input_tensor": "float"}, example="ops.rfft(input_tensor)")
 def rfft(
     input_tensor: TensorValueLike,
-    n: int | None = None,
+    n: int | Dim | None = None,
     axis: int = -1,
     normalization: Normalization | str = Normalization.BACKWARD,
 ) -> TensorValue:
@@ -89,7 +90,7 @@ def rfft(
 @op(dtypes={"input_tensor": "inexact"}, example="ops.irfft(input_tensor, n=6, input_is_complex=True)")
 def irfft(
     input_tensor: TensorValueLike,
-    n: int | None = None,
+    n: int | Dim | None = None,
     axis: int = -1,
     normalization: Normalization | str = Normalization.BACKWARD,
     input_is_complex: bool = False,
@@ -180,7 +181,7 @@ def check_pairs(name: str, argument: str, value: TensorValue) -> None:
 def halved_transform(
     name: str,
     x: TensorValueLike,
-    n: int | None,
+    n: int | Dim | None,
     axis: int,
     normalization: Normalization | str,
     *,
@@ -196,7 +197,7 @@ def halved_transform(
 def transform_along(
     name: str,
     x: TensorValueLike,
-    n: int | None,
+    n: int | Dim | None,
     axis: int,
     normalization: Normalization | str,
     pairs: bool,
@@ -218,7 +219,10 @@ def transform_along(
         full = as_shape(value, [*value.shape, 1])
     at = axis_of(axis, full.rank - 1)
     size = full.shape[at]
-    length = Dim(length_of("n", n)) if n is not None else (size - 1) * 2 if half and inverse else size
+    if n is None:
+        length = (size - 1) * 2 if half and inverse else size
+    else:
+        length = n if isinstance(n, Dim) else Dim(length_of("n", n))
     if isinstance(length, StaticDim) and int(length) < 1:
         wrong("n", int(length), "a length from 1 on", code="EK0421")
     check_at_least(name, "n", length, 1, f"there is nothing to transform along axis {at}", "EK0421")

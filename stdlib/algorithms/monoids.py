@@ -290,7 +290,7 @@ class Welford(Monoid):
         count = a[0] + b[0]
         share = b[0] / select(count == 0, 1, count)
         delta = b[1] - a[1]
-        return count, a[1] + delta * share, a[2] + b[2] + delta * delta * (a[0] * share)
+        return count, a[1] + delta * share, a[2] + b[2] + delta * (delta * (a[0] * share))
 
     @staticmethod
     def settle(state: Parts, first: Integral):

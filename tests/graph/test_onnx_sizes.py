@@ -401,3 +401,47 @@ def test_a_range_up_to_a_size_needs_no_computed_size(kind: int, start: int, step
     made = model(nodes, [value("x", ["n"])], [value("y", None, kind), value("z", None, kind)], **constants)
     graph = agree(made, *({"x": numbers(n)} for n in (0, 1, 2, 5, 6)))
     assert not graph.ir.steps
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("op_type", ["Conv", "MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize(("size", "strides"), [(3, [2, 2]), (2, [3, 1]), (1, [4, 2])])
+def test_windows_with_strides_are_padded_by_the_sizes_of_a_call(
+    op_type: str, auto_pad: str, size: int, strides: list[int]
+) -> None:
+    """As many windows as strides: of an axis whose size has a name as of one whose size is known."""
+    random = np.random.default_rng(size)
+    weights = {"f": random.standard_normal((2, 2, size, size)).astype(np.float32)} if op_type == "Conv" else {}
+    window = {"auto_pad": auto_pad, "strides": strides, "kernel_shape": [size] * 2}
+    window |= {"p": 2} if op_type == "LpPool" else {}
+    made = model(
+        [node(op_type, " ".join(["x", *weights]), "y", **window)], [value("x", ["b", 2, "h", "w"])], ["y"], **weights
+    )
+    session = InferenceSession(interpret=True)
+    loaded = session.load(from_onnx(made))
+    for shape in ((1, 2, 5, 4), (1, 2, 1, 1), (0, 2, 2, 3)):
+        x = random.standard_normal(shape).astype(np.float32) - 2  # the padding of a maximum is no 0
+        known = session.load(from_onnx(made, shapes={"x": [*shape]}))
+        (got,), (wanted,) = (each.execute(x) for each in (loaded, known))
+        assert got.shape[2:] == tuple(-(-n // by) for n, by in zip(shape[2:], strides, strict=True))
+        np.testing.assert_allclose(got.to_numpy(), wanted.to_numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_transform_has_as_many_elements_as_an_axis_whose_size_has_a_name() -> None:
+    """PyTorch exports the number of elements of each transform, which is a size of its input."""
+    nodes = [
+        node("Shape", "x", "all"),
+        node("Gather", "all one", "n"),
+        node("Add", "n one", "more"),
+        node("DFT", "x n one", "half", onesided=1),
+        node("DFT", "x more one", "longer"),
+        node("DFT", "longer n one", "back", inverse=1),
+    ]
+    made = model(nodes, [value("x", ["b", "n", 1])], ["half", "longer", "back"], opset=20, one=np.int64(1))
+    loaded = InferenceSession(interpret=True).load(from_onnx(made))
+    for n in (1, 4):
+        x = np.random.default_rng(n).standard_normal((1, n)).astype(np.float32)
+        longer = np.fft.fft(x, n + 1)
+        got = [buffer.to_numpy() for buffer in loaded.execute(x[..., None])]
+        for pairs, wanted in zip(got, (np.fft.rfft(x), longer, np.fft.ifft(longer, n)), strict=True):
+            np.testing.assert_allclose(pairs[..., 0] + 1j * pairs[..., 1], wanted, atol=1e-5)

@@ -6,23 +6,27 @@ See also `sampling` (resizing).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
-from ...types.dims import Dim, Shape, StaticDim
+from ...types.dims import Dim, Shape, StaticDim, dim_max
 from ...types.layouts import ConvInputLayout, FilterLayout
 from ..call import NodeCall
+from ..known import known_dims
 from ..table import Dims, Ints, onnx_op
 from .indexing import along, steps
+from .padding import padded_axis
 
 _FIRST = ConvInputLayout.NCHW
 _CONVOLUTIONS = {1: ops.conv1d, 2: ops.conv2d, 3: ops.conv3d}
 _TRANSPOSED = {1: ops.conv1d_transpose, 2: ops.conv2d_transpose, 3: ops.conv3d_transpose}
 _MAX_POOLS = {1: ops.max_pool1d, 2: ops.max_pool2d, 3: ops.max_pool3d}
 _MEAN_POOLS = {1: ops.avg_pool1d, 2: ops.avg_pool2d, 3: ops.avg_pool3d}
+
+Padding = TypeVar("Padding", int, Dim)
 
 
 @dataclass(frozen=True)
@@ -56,19 +60,61 @@ def windows(
         return ImageWindows(list(kernel), by, apart, [given[k // 2 + (k % 2) * axes] for k in range(2 * axes)])
     flat = []
     for k, dim in enumerate(x.shape[2:]):
-        total = 0 if auto_pad == "VALID" else _same(call, dim, (kernel[k] - 1) * apart[k] + 1, by[k])
-        less, more = total // 2, total - total // 2
-        flat += [less, more] if auto_pad == "SAME_UPPER" else [more, less]
+        total = Dim(0) if auto_pad == "VALID" else _same(dim, (kernel[k] - 1) * apart[k] + 1, by[k])
+        if not isinstance(total, StaticDim):
+            call.fail(f"auto_pad with a stride of {by[k]} needs sizes that are known, and one is {dim}", code="EK0529")
+        flat += _shares(int(total), auto_pad)
     return ImageWindows(list(kernel), by, apart, flat)
 
 
-def _same(call: NodeCall, dim: Dim, extent: int, stride: int) -> int:
+def _same(dim: Dim, extent: int, stride: int) -> Dim:
     """The padding of an axis that makes as many windows as there are strides in it."""
-    if isinstance(dim, StaticDim):
-        return max((-(-int(dim) // stride) - 1) * stride + extent - int(dim), 0)
-    if stride != 1:
-        call.fail(f"auto_pad with a stride of {stride} needs sizes that are known, and one is {dim}", code="EK0529")
-    return extent - 1
+    total = ((dim + (stride - 1)) // stride - 1) * stride + extent - dim
+    if isinstance(total, StaticDim):
+        return Dim(max(int(total), 0))
+    if stride == 1 or extent == 1:  # the last window then begins at an element
+        return Dim(extent - 1)
+    return total if extent >= stride else dim_max(total, 0)
+
+
+def _shares(total: Padding, auto_pad: str) -> list[Padding]:
+    """A padding as those before and after an axis."""
+    less = total // 2
+    return [less, total - less] if auto_pad == "SAME_UPPER" else [total - less, less]
+
+
+def _padded_ahead(
+    call: NodeCall,
+    x: TensorValue,
+    kernel: Sequence[int],
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: list[int] | None,
+    auto_pad: str,
+    fill: float,
+) -> tuple[TensorValue, list[int] | None, str]:
+    """`x` with its padding where `auto_pad` makes this depend on sizes; and the `pads` and `auto_pad` that remain."""
+    axes = x.rank - 2
+    by, apart = list(strides or [1] * axes), list(dilations or [1] * axes)
+    if not auto_pad.startswith("SAME") or any(len(each) != axes for each in (kernel, by, apart)):
+        return x, pads, auto_pad
+    totals = [
+        _same(dim, (size - 1) * far + 1, step)
+        for dim, size, step, far in zip(x.shape[2:], kernel, by, apart, strict=True)
+    ]
+    if all(isinstance(total, StaticDim) for total in totals):
+        return x, pads, auto_pad
+    filled = ops.constant(fill, x.dtype, x.device)
+    rest: list[list[int]] = []
+    for k, total in enumerate(totals):
+        if isinstance(total, StaticDim):
+            rest.append(_shares(int(total), auto_pad))
+            continue
+        counts = known_dims(_shares(total, auto_pad)).tensor(call.device)
+        size = x.shape[2 + k] + total
+        x = padded_axis(call, x, 2 + k, (counts[0], counts[1]), size, ("constant", filled))
+        rest.append([0, 0])
+    return x, [each[end] for end in (0, 1) for each in rest], "NOTSET"
 
 
 # *** convolutions ***
@@ -94,6 +140,7 @@ def conv(
 ) -> TensorValue:
     """A convolution, in groups of channels."""
     sizes = _kernel_of(call, w, kernel_shape)
+    x, pads, auto_pad = _padded_ahead(call, x, sizes, strides, dilations, pads, auto_pad, 0)
     over = windows(call, x, sizes, strides, dilations, pads, auto_pad)
     function = _CONVOLUTIONS[x.rank - 2]
     return function(x, w, over.strides, over.dilations, over.pads, group, b, _FIRST, _filters(x))
@@ -218,6 +265,9 @@ def max_pool(
     pads: list[int] | None = None,
 ) -> Any:
     """The largest element of each window, and its place among all elements."""
+    if call.outputs < 2:
+        fill = float("-inf") if x.dtype.is_float() else 0 if x.dtype is DType.uint8 else -128
+        x, pads, auto_pad = _padded_ahead(call, x, kernel_shape, strides, dilations, pads, auto_pad, fill)
     over = windows(call, x, kernel_shape, strides, dilations, pads, auto_pad)
     options = (over.kernel, over.strides, over.dilations, over.pads, bool(ceil_mode), _FIRST)
     if call.outputs < 2:
@@ -259,6 +309,16 @@ def average_pool(
     pads: list[int] | None = None,
 ) -> TensorValue:
     """The mean of each window."""
+    if not count_include_pad:
+        around = (kernel_shape, strides, dilations, pads, auto_pad, 0)
+        wide, rest, named = _padded_ahead(call, x, *around)
+        if wide is not x:  # the means of windows, divided by how much of each lies inside
+            ones = ops.broadcast_to(ops.constant(1, x.dtype, x.device), [1, 1, *x.shape[2:]])
+            over = windows(call, wide, kernel_shape, strides, dilations, rest, named)
+            whole = (over.kernel, over.strides, over.dilations, over.pads, bool(ceil_mode), True, _FIRST)
+            pool = _MEAN_POOLS[x.rank - 2]
+            return pool(wide, *whole) / pool(_padded_ahead(call, ones, *around)[0], *whole)
+    x, pads, auto_pad = _padded_ahead(call, x, kernel_shape, strides, dilations, pads, auto_pad, 0)
     over = windows(call, x, kernel_shape, strides, dilations, pads, auto_pad)
     options = (over.kernel, over.strides, over.dilations, over.pads, bool(ceil_mode))
     return _MEAN_POOLS[x.rank - 2](x, *options, bool(count_include_pad), _FIRST)
@@ -278,6 +338,7 @@ def lp_pool(
     pads: list[int] | None = None,
 ) -> TensorValue:
     """The p-norm of each window."""
+    x, pads, auto_pad = _padded_ahead(call, x, kernel_shape, strides, dilations, pads, auto_pad, 0)
     over = windows(call, x, kernel_shape, strides, dilations, pads, auto_pad)
     options = (over.kernel, over.strides, over.dilations, over.pads, bool(ceil_mode))
     return ops.lp_pool(x, *options, float(p), _FIRST)

@@ -46,11 +46,11 @@ def pad(
             if low == 0 and high == 0:
                 continue
             sizes = low + data.shape[axis] + high
-        data = _padded(call, data, axis, (counts[k], counts[k + len(over)]), sizes, (mode, fill))
+        data = padded_axis(call, data, axis, (counts[k], counts[k + len(over)]), sizes, (mode, fill))
     return data
 
 
-def _padded(
+def padded_axis(
     call: NodeCall,
     data: TensorValue,
     axis: int,

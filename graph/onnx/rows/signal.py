@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ... import ops
 from ...staging.value import TensorValue
-from ...types.dims import StaticDim
+from ...types.dims import Dim, StaticDim
 from ..call import NodeCall
-from ..table import Ints, onnx_op
+from ..table import Dims, Ints, onnx_op
 from .indexing import along, steps
 
 
@@ -14,7 +14,7 @@ from .indexing import along, steps
 def dft(
     call: NodeCall,
     input: TensorValue,
-    dft_length: Ints | None = None,
+    dft_length: Dims | None = None,
     axis: Ints | None = None,
     *,
     inverse: int = 0,
@@ -28,7 +28,7 @@ def dft(
 def dft_along(
     call: NodeCall,
     input: TensorValue,
-    dft_length: Ints | None = None,
+    dft_length: Dims | None = None,
     *,
     axis: int,
     inverse: int = 0,
@@ -39,7 +39,7 @@ def dft_along(
 
 
 def _transform(
-    call: NodeCall, x: TensorValue, length: Ints | None, axis: int, inverse: int, onesided: int
+    call: NodeCall, x: TensorValue, length: Dims | None, axis: int, inverse: int, onesided: int
 ) -> TensorValue:
     pairs = _are_pairs(call, x)
     if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1:
@@ -55,7 +55,7 @@ def _transform(
     return _forward(value, n, at, pairs, bool(onesided))
 
 
-def _forward(value: TensorValue, n: int | None, at: int, pairs: bool, onesided: bool) -> TensorValue:
+def _forward(value: TensorValue, n: Dim | None, at: int, pairs: bool, onesided: bool) -> TensorValue:
     if onesided and not pairs:
         return ops.view_as_real(ops.rfft(value, n, at))
     whole = ops.fft(value, n, at, input_is_complex=pairs)
