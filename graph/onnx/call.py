@@ -26,7 +26,7 @@ from ..ops.stage import current
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .agreement import broadcast_sizes
-from .known import LIMIT, KnownTensor, UnknownAtImport, dims_from, dims_in, known, without_subnormals
+from .known import LIMIT, KnownTensor, UnknownAtImport, dims_from, dims_in, known
 from .table import Array, Dims, OpTypeRow, Value
 from .tensors import DTYPES, array_of
 from .texts import MOVING, Texts, texts_of
@@ -359,7 +359,7 @@ def _plain(attribute: Any, what: str, folder: Path | None) -> Any:
     if kind == _KIND.TENSOR:
         if attribute.t.data_type == onnx.TensorProto.STRING:
             return texts_of(attribute.t)
-        return known(without_subnormals(array_of(attribute.t, folder, what)), DTYPES[attribute.t.data_type])
+        return known(array_of(attribute.t, folder, what), DTYPES[attribute.t.data_type])
     if kind == _KIND.STRING:
         return attribute.s.decode("utf-8", "replace")
     if kind == _KIND.STRINGS:

@@ -9,7 +9,7 @@ See also `rows` (how one op type is converted), `model_file`, `tensors` (reading
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
 from typing import Any, NoReturn
 
@@ -28,7 +28,7 @@ from ..types.dims import Dim
 from .agreement import required_sizes
 from .call import Dequantised, NodeCall, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
-from .known import KnownTensor, initialiser, known, without_subnormals
+from .known import KnownTensor, initialiser, known, read_by_products, without_subnormals
 from .model_file import ReadModel, check_opset, plain_domain, read_model
 from .rows import find_row
 from .table import Value
@@ -180,19 +180,20 @@ class Importer:
             outer.attributes if outer else {},
             depth,
         )
+        factors = read_by_products(graph)
         for number, tensor in enumerate(graph.initializer):
             if tensor.name not in values and tensor.data_type == onnx.TensorProto.STRING:
                 scope.values[tensor.name] = texts_of(tensor)
             elif tensor.name not in values:
                 elements = None if outer else self.read.elements.get(number)
                 as_stored = array_of(tensor, self.read.folder, f"the initialiser {tensor.name!r}", elements)
-                array = without_subnormals(as_stored)
+                array = without_subnormals(as_stored) if tensor.name in factors else as_stored
                 dtype = DTYPES[tensor.data_type]
                 whole = tensor.name and not outer
                 scope.values[tensor.name] = initialiser(array, dtype, tensor.name) if whole else known(array, dtype)
         if graph.sparse_initializer:
             _damaged(f"{self.read.shown} has sparse initialisers, which are not supported", code="EK0530")
-        self._run_nodes(graph.node, scope)
+        self._run_nodes(graph.node, scope, factors)
         outputs = []
         for output in graph.output:
             if output.name not in scope.values:
@@ -200,7 +201,7 @@ class Importer:
             outputs.append((output, scope.values[output.name]))
         return outputs
 
-    def _run_nodes(self, nodes: Iterable[Any], scope: NameScope) -> None:
+    def _run_nodes(self, nodes: Iterable[Any], scope: NameScope, factors: Set[str] = frozenset()) -> None:
         made: set[str] = set()
         for node in nodes:
             for name in node.input:
@@ -218,7 +219,10 @@ class Importer:
                     text = f"{label_of(node)}: its output {k}, {name!r}, has no counterpart"
                     raise GraphError(text, code="EK0528", place=user_place(), op=node.op_type)
                 made.add(name)
-                scope.values[name] = results[k]
+                result = results[k]
+                if name in factors and node.op_type == "Constant" and isinstance(result, KnownTensor):
+                    result = known(without_subnormals(result.array), result.dtype)
+                scope.values[name] = result
 
     def convert(self, node: Any, inputs: list[Value], scope: NameScope) -> list[Value]:
         """The outputs of a node."""

@@ -26,6 +26,10 @@ from ..types.tensor_type import TensorType
 Array = np.ndarray[Any, Any]
 MAX_INDEX_ELEMENTS = 1 << 10  # integers that may be indices for ops
 MOST_SCANNED = 1 << 22  # elements of a tensor that are looked at; larger ones stay in the file until they are used
+_SUMMING = {"BatchNormalization", "Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"}
+_SUMMING |= {"FusedConv", "FusedGemm", "FusedMatMul"}
+_MOVING = {"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+_DOMAINS = {"", "ai.onnx", "com.microsoft", "com.microsoft.nchwc"}  # in which these are the ops that they are called
 LIMIT = 1 << 16  # more elements are not computed at import, whatever a file claims
 
 
@@ -99,6 +103,25 @@ def without_subnormals(array: Array) -> Array:
         return array
     are = (np.abs(array) < np.finfo(array.dtype).tiny) & (array != 0)
     return np.where(are, np.zeros((), array.dtype), array) if are.any() else array
+
+
+def read_by_products(graph: Any) -> set[str]:
+    """The names of what products, convolutions and recurrent layers alone read, also behind ops that move elements.
+
+    What a graph inside a node reads, or a function, is none of these.
+    """
+    factors, others = set[str](), set[str]()
+    graphs = [graph]
+    for each in graphs:
+        others.update(output.name for output in each.output)
+        graphs += [attribute.g for node in each.node for attribute in node.attribute if attribute.HasField("g")]
+        for node in reversed(each.node):
+            sums = node.op_type in _SUMMING and node.domain in _DOMAINS
+            moves = node.op_type in _MOVING and node.domain in _DOMAINS and factors.issuperset(node.output)
+            (factors if each is graph and (sums or (moves and others.isdisjoint(node.output))) else others).update(
+                node.input
+            )
+    return factors - others
 
 
 def initialiser(array: Array, dtype: DType, name: str) -> KnownTensor:

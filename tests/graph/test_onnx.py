@@ -642,22 +642,45 @@ def test_transforms_that_are_wrong_are_named() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_subnormal_numbers_among_weights_are_0(dtype: Any) -> None:
+def test_subnormal_numbers_among_what_products_read_are_0(dtype: Any) -> None:
     tiny = np.finfo(dtype).tiny
     weights = np.array([[1, tiny / 2, -tiny / 4], [0, tiny, -2]], dtype)
-    single = np.array([tiny / 2], dtype)
     code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    constant = helper.make_node("Constant", [], ["c"], value=tensor("c", weights[0]))
-    nodes = [constant, helper.make_node("Add", ["x", "w"], ["h"]), helper.make_node("Add", ["h", "c"], ["y"])]
-    more = helper.make_node("Mul", ["x", "one"], ["z"])
-    inputs, outputs = [value("x", [2, 3], code)], [value("y", [2, 3], code), value("z", [2, 3], code)]
-    graph = from_onnx(model([*nodes, more], inputs, outputs, [tensor("w", weights), tensor("one", single)]))
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=tensor("c", weights)),
+        helper.make_node("Constant", [], ["d"], value=tensor("d", weights)),
+        helper.make_node("Transpose", ["w"], ["t"]),
+        helper.make_node("MatMul", ["x", "t"], ["h"]),  # (2, 2)
+        helper.make_node("MatMul", ["h", "c"], ["y"]),
+        helper.make_node("Mul", ["x", "d"], ["z"]),
+        helper.make_node("Mul", ["x", "v"], ["u"]),
+        helper.make_node("MatMul", ["h", "v"], ["s"]),  # `v` is read by another op, too
+    ]
+    outputs = [value(name, [2, 3], code) for name in "yzus"]
+    made = model(nodes, [value("x", [2, 3], code)], outputs, [tensor("w", weights), tensor("v", weights)])
+    graph = from_onnx(made)
     kept = np.array([[1, 0, 0], [0, tiny, -2]], dtype)
     np.testing.assert_array_equal(graph.weights["w"], kept)
-    y, z = run(graph, np.zeros((2, 3), dtype))
-    np.testing.assert_array_equal(y, kept + kept[0])
-    np.testing.assert_array_equal(run(graph, np.ones((2, 3), dtype))[1], np.full((2, 3), tiny / 2))
-    assert not z.any()
+    np.testing.assert_array_equal(graph.weights["v"], weights)
+    large = np.full((2, 3), 2.0**100, dtype)
+    y, z, u, _ = run(graph, large)
+    np.testing.assert_array_equal(z, large * weights)
+    np.testing.assert_array_equal(u, large * weights)
+    np.testing.assert_array_equal(y[:, 1], ((large @ kept.T) @ kept)[:, 1])
+
+
+def test_subnormal_numbers_that_a_graph_inside_a_node_reads_stay() -> None:
+    """An arm of an If reads a weight of the graph around it."""
+    tiny = np.float32(1e-40)
+    arms = {
+        f"{name}_branch": helper.make_graph([helper.make_node(op, ["x", "w"], [name])], name, [], [value(name, [2, 2])])
+        for name, op in (("then", "Mul"), ("else", "MatMul"))
+    }
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("If", ["flag"], ["y"], **arms)]
+    inputs = [value("flag", [], onnx.TensorProto.BOOL), value("x", [2, 2])]
+    made = model(nodes, inputs, [value("h", [2, 2]), value("y", [2, 2])], [tensor("w", np.full((2, 2), tiny))])
+    x = np.full((2, 2), 1e30, np.float32)
+    np.testing.assert_array_equal(run(from_onnx(made), np.array(True), x)[1], x * tiny)
 
 
 def test_weights_without_subnormal_numbers_are_not_copied(tmp_path: Path) -> None:
