@@ -411,8 +411,10 @@ def test_windows_with_strides_are_padded_by_the_sizes_of_a_call(
 ) -> None:
     """As many windows as strides: of an axis whose size has a name as of one whose size is known."""
     random = np.random.default_rng(size)
-    weights = {"f": random.standard_normal((2, 2, size, size)).astype(np.float32)} if op_type == "Conv" else {}
-    window = {"auto_pad": auto_pad, "strides": strides, "kernel_shape": [size] * 2}
+    weights: dict[str, Any] = (
+        {"f": random.standard_normal((2, 2, size, size)).astype(np.float32)} if op_type == "Conv" else {}
+    )
+    window: dict[str, Any] = {"auto_pad": auto_pad, "strides": strides, "kernel_shape": [size] * 2}
     window |= {"p": 2} if op_type == "LpPool" else {}
     made = model(
         [node(op_type, " ".join(["x", *weights]), "y", **window)], [value("x", ["b", 2, "h", "w"])], ["y"], **weights
