@@ -186,6 +186,21 @@ def test_softmax(run: Run, dtype: Any, shape: tuple[int, ...], axis: int) -> Non
         np.testing.assert_allclose(actual, logsoftmax(wide(x), axis), rtol=eps + 4 * single, atol=8 * single)
 
 
+@pytest.mark.parametrize(
+    "shape, axis", (((1, 5), 1), ((17, 5), 1), ((3, 300), 1), ((5, 3), 0), ((9000,), 0), ((4, 1), 1))
+)
+def test_variance_of_numbers_whose_squares_overflow_is_infinite(run: Run, shape: tuple[int, ...], axis: int) -> None:
+    """NaN only of an element that is not finite, as NumPy has it; the row of equal numbers has no variance."""
+    for dtype, scale in ((np.float64, 1e200), (np.float32, 1e30)):
+        x: Array = (numbers(shape, np.float64) * scale).astype(dtype)
+        with np.errstate(over="ignore"):
+            expected = np.var(x, axis, keepdims=True)
+        np.testing.assert_array_equal(run("reduction", "reduce_var", x, axis=axis), expected)
+        np.testing.assert_array_equal(run("reduction", "reduce_var", np.full_like(x, scale), axis=axis), 0)
+        x[(0,) * x.ndim] = math.inf
+        assert math.isnan(run("reduction", "reduce_var", x, axis=axis).flat[0])
+
+
 @pytest.mark.parametrize("n", (1, 3, 4, 17, 63))
 def test_softmax_of_short_rows_has_the_bits_that_each_has_alone(run: Run, n: int) -> None:
     for dtype in (np.float32, np.float16):
