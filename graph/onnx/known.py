@@ -8,7 +8,7 @@ be decided of a symbolic size raises, and the node is then staged like any other
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ..ops.stage import current
 from ..staging.value import TensorValue
 from ..types.dims import Dim, StaticDim, dim_max
 from ..types.tensor_type import TensorType
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
 
 Array = np.ndarray[Any, Any]
 MAX_INDEX_ELEMENTS = 1 << 10  # integers that may be indices for ops
@@ -105,7 +108,7 @@ def without_subnormals(array: Array) -> Array:
     return np.where(are, np.zeros((), array.dtype), array) if are.any() else array
 
 
-def read_by_products(graph: Any) -> set[str]:
+def read_by_products(graph: GraphProto) -> set[str]:
     """The names of what products, convolutions and recurrent layers alone read, also behind ops that move elements.
 
     What a graph inside a node reads, or a function, is none of these.
