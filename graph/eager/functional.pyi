@@ -509,7 +509,7 @@ def expm1(x: TensorLike) -> Tensor: ...
 def fence(x: TensorLike, *others: TensorLike) -> Tensor | list[Tensor]: ...
 def fft(
     input_tensor: TensorLike,
-    n: int | None = None,
+    n: int | Dim | None = None,
     axis: int = -1,
     normalization: Normalization | str = ...,
     input_is_complex: bool = True,
@@ -587,7 +587,7 @@ def hfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Normalizatio
 def hypot(lhs: TensorLike, rhs: TensorLike) -> Tensor: ...
 def ifft(
     input_tensor: TensorLike,
-    n: int | None = None,
+    n: int | Dim | None = None,
     axis: int = -1,
     normalization: Normalization | str = ...,
     input_is_complex: bool = True,
@@ -618,7 +618,7 @@ def inplace_custom(
 def instance_norm(input: TensorLike, gamma: TensorLike, beta: TensorLike, epsilon: float = 1e-05) -> Tensor: ...
 def irfft(
     input_tensor: TensorLike,
-    n: int | None = None,
+    n: int | Dim | None = None,
     axis: int = -1,
     normalization: Normalization | str = ...,
     input_is_complex: bool = False,
@@ -817,7 +817,7 @@ def resize_nearest(
     extrapolation_value: float = 0.0,
 ) -> Tensor: ...
 def rfft(
-    input_tensor: TensorLike, n: int | None = None, axis: int = -1, normalization: Normalization | str = ...
+    input_tensor: TensorLike, n: int | Dim | None = None, axis: int = -1, normalization: Normalization | str = ...
 ) -> Tensor: ...
 def rfft2(
     x: TensorLike,
