@@ -65,7 +65,9 @@ def tensor(name: str, argument: str, value: TensorValueLike) -> TensorValue:
         argument=argument,
         expected="TensorValue",
         got=type(value).__name__,
-        hint="ops.constant([...], dtype, device) makes a tensor of a list"
+        hint="ops that return several values return a list, also of one: take an item of it"
+        if isinstance(value, list) and any(isinstance(item, TensorValue) for item in value)
+        else "ops.constant([...], dtype, device) makes a tensor of a list"
         if isinstance(value, list)
         else "ops.buffer_load(x) returns the contents of a buffer as a tensor"
         if isinstance(value, BufferValue)

@@ -45,6 +45,28 @@ RENAMED = {
     "view": "reshape",
 }
 
+AFTERWARDS = "a tensor has elements when the graph has run: model(...)[0].to_numpy()"
+# what tensors of NumPy and PyTorch have, and no op stands for
+WRITTEN = {
+    "astype": "write x.cast(DType.float32)",
+    "clone": "nothing changes a tensor of a graph: use x",
+    "contiguous": "nothing changes a tensor of a graph: use x",
+    "copy": "nothing changes a tensor of a graph: use x",
+    "detach": "nothing changes a tensor of a graph: use x",
+    "double": "write x.cast(DType.float64)",
+    "float": "write x.cast(DType.float32)",
+    "half": "write x.cast(DType.float16)",
+    "int": "write x.cast(DType.int32)",
+    "item": AFTERWARDS,
+    "long": "write x.cast(DType.int64)",
+    "mT": "write x.T",
+    "ndim": "write x.rank",
+    "numpy": AFTERWARDS,
+    "size": "write x.shape[0] for the size of an axis, x.shape.num_elements for all elements",
+    "to_numpy": AFTERWARDS,
+    "tolist": AFTERWARDS,
+}
+
 
 def no_op(name: str) -> NoReturn:
     """Raises the AttributeError of a name that `ops` does not have."""
@@ -58,4 +80,7 @@ def no_method(value: object, name: str) -> NoReturn:
     """Raises the AttributeError of a name that a tensor of a graph does not have."""
     text = f"'{type(value).__name__}' object has no attribute '{name}'"
     known = name if name in OPS else RENAMED.get(name)
-    raise AttributeError(text + (f": write ops.{known}(x, ...)" if known else ""), name=name, obj=value)
+    hint = f"write ops.{known}(x, ...)" if known else WRITTEN.get(name)
+    if hint is None:
+        raise AttributeError(text, name=name, obj=value)
+    raise AttributeError(f"{text}: {hint}", name=name)  # without `obj`, for which Python adds a guess of its own

@@ -165,6 +165,10 @@ class TensorValue(Value):
     def __contains__(self, item: object) -> NoReturn:
         _unanswerable("cannot be searched with 'in'", "use == and a reduction")
 
+    def __setitem__(self, indices: object, value: object) -> NoReturn:
+        hint = "use ops.where(mask, value, x), or ops.scatter_nd; buffers can be changed: buffer[i] = x"
+        _unanswerable("cannot be changed", hint)
+
     def __array__(self, *args: object, **keywords: object) -> NoReturn:
         _unanswerable("cannot become a NumPy array", "use the functions of ops, or run the graph")
 

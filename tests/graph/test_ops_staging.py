@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -363,6 +364,11 @@ def test_names_of_other_libraries() -> None:
     for name, op in (("unsqueeze", "unsqueeze"), ("view", "reshape")):
         with pytest.raises(AttributeError, match=rf"no attribute '{name}': write ops\.{op}\(x, \.\.\.\)"):
             getattr(x, name)
+    for name, hint in other_names.WRITTEN.items():
+        with pytest.raises(AttributeError, match=re.escape(f"'TensorValue' object has no attribute '{name}': {hint}")):
+            getattr(x, name)
     assert not hasattr(x, "nothing") and not hasattr(x, "__array_struct__") and not hasattr(ops, "_nothing")
     with pytest.raises(GraphError, match="indices that a mask selects"):
         stage(lambda x: x[x > 0], [3])
+    with pytest.raises(EinkornError, match="ops that return several values return a list, also of one"):
+        stage(lambda x: ops.relu([x]), [3])  # type: ignore[arg-type,list-item]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -232,6 +233,7 @@ def test_ops_outside_a_graph() -> None:
         (list, "cannot be iterated or unpacked"),
         (lambda x: 1.0 in x, "cannot be searched with 'in'"),
         (np.asarray, "cannot become a NumPy array"),
+        (lambda x: operator.setitem(x, 0, 1.0), "cannot be changed"),
         (lambda x: max(x, x), "has no truth value"),
     ],
 )
