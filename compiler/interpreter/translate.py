@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.places import Place
+from ...dsl.diagnostics.syntax_trees import syntax_tree
 from ..ir.opcodes import COMPLEX, CONST, ENQUEUE, IRREGULAR, LAUNCH, OPCODES
 from ..ir.program import Location, Op, ProgramFunction, Region, Value, captures, walk
 from ..ir.rules import Form
@@ -127,7 +128,7 @@ class _Module:
             body.append(writer.at(ast.Pass()))
         if _waits(ops):  # a generator, even where what waits is in a function that it calls
             body.insert(0, writer.at(ast.If(ast.Constant(False), [writer.at(ast.Expr(ast.Yield()))], [])))
-        made = ast.parse("def function(): pass").body[0]  # with the fields that this version of Python has
+        made = syntax_tree("def function(): pass").body[0]  # with the fields that this version of Python has
         assert isinstance(made, ast.FunctionDef)
         made.name, made.body = name, body
         made.args.args = [ast.arg(self.name(p)) for p in params]

@@ -23,6 +23,7 @@ from typing import Any
 from .cached import cached
 from .code_keys import code_key
 from .installation import is_own_module
+from .syntax_trees import syntax_tree
 from .text import Text, texts
 
 Nodes = tuple[ast.AST, ...]
@@ -48,7 +49,7 @@ class SourcePiece:
     @cached
     def _tree(self) -> ast.Module | None:
         try:
-            return ast.parse(self.part, filename=self.file)
+            return syntax_tree(self.part, self.file)
         except SyntaxError:
             return None
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from .code_keys import code_key
 from .shield import raise_if_of_handler
+from .syntax_trees import syntax_tree
 
 SOURCE = "__einkorn_source__"  # where a module keeps the texts that it was made from, by file, the newest first
 
@@ -131,7 +132,7 @@ def _magic_of(head: str, body: str) -> tuple[str, str, str]:
         return "", "", ""
     import ast
 
-    call = ast.parse(text).body[0]
+    call = syntax_tree(text).body[0]
     assert isinstance(call, ast.Expr) and isinstance(call.value, ast.Call)
     magic, _, cell = (ast.literal_eval(argument) for argument in call.value.args)
     return f"%%{magic}", "", cell

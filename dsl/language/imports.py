@@ -16,6 +16,7 @@ from functools import lru_cache
 from ..diagnostics.errors import did_you_mean
 from ..diagnostics.installation import PACKAGE
 from ..diagnostics.places import Place, is_shipped
+from ..diagnostics.syntax_trees import syntax_tree
 from ..diagnostics.text import cell_name
 from .foreign_names import LIBRARY, of_name
 from .stubs import exported_names
@@ -105,7 +106,7 @@ def _names_of_file(file: str) -> dict[str, str] | None:
 @lru_cache(maxsize=32)
 def _names_of_text(text: str) -> dict[str, str] | None:
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
     results: dict[str, str] = {}

@@ -16,6 +16,7 @@ from typing import Final
 
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.shield import raise_if_of_handler
+from ...dsl.diagnostics.syntax_trees import syntax_tree
 from ...dsl.frontend.base import Gradient
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import LibraryKernel
@@ -74,7 +75,7 @@ def _node_of(code: CodeType | None) -> _Function | None:
         return None
     text = "".join(linecache.getlines(code.co_filename))
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree(text)
         known = [
             each
             for each in _codes(compile(text, code.co_filename, "exec", dont_inherit=True))

@@ -22,6 +22,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.syntax_trees import expression_tree
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.bind import bind
 from ...dsl.signature.dims import evaluate, names_in
@@ -300,7 +301,7 @@ class _GraphReader:
         elif shown.endswith(", ...]"):
             self.fail(f"shows a part of a constant only: pass its elements as constants={{{number}: array}}")
         else:
-            numbers = _value(ast.parse(shown, mode="eval").body)
+            numbers = _value(expression_tree(shown))
             exact = np.array(numbers, np.float64 if type.dtype.is_float() or type.dtype.is_packed() else dtype)
             if exact.size != math.prod(shape):
                 self.fail("has a constant of another shape than its type")
@@ -325,7 +326,7 @@ def _closing(text: str) -> int:
 
 def _parameters(text: str) -> dict[str, Any]:
     """`name = value, ...`, as the keywords of a call."""
-    call = ast.parse(f"f({text})", mode="eval").body
+    call = expression_tree(f"f({text})")
     assert isinstance(call, ast.Call)
     return {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
 

@@ -17,6 +17,7 @@ from typing import Any
 from ...diagnostics.collecting import BROKEN
 from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from ...diagnostics.places import Place, is_shipped
+from ...diagnostics.syntax_trees import expression_tree
 from ...language.imports import of_unknown, with_imports
 from ...language.kinds import KINDS
 from ...language.stubs import STUBS, UnknownName
@@ -147,7 +148,7 @@ class ExpressionParser:
         """A type that fixes a parameter's or a variable's type; other annotations have no effect."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a name that comes later in the file
             try:
-                quoted = ast.parse(node.value, mode="eval").body
+                quoted = expression_tree(node.value)
             except SyntaxError:
                 return None
             node = ast.fix_missing_locations(ast.copy_location(quoted, node))

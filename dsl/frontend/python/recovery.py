@@ -20,6 +20,7 @@ from ...diagnostics.collecting import BROKEN, Broken
 from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place, instruction_place
 from ...diagnostics.shield import Interruption
+from ...diagnostics.syntax_trees import syntax_tree
 from ...language.foreign_names import of_line
 from ...language.imports import of_unknown, with_imports
 from .names import names_assigned
@@ -38,7 +39,7 @@ def recover(
     """
     if isinstance(error, SyntaxError) and error.filename == file:
         raise error
-    statements: list[ast.stmt] = ast.parse(text, filename=file).body
+    statements: list[ast.stmt] = syntax_tree(text, file).body
     flags = _future_flags(statements)
     broken: dict[str, EinkornError] = names.setdefault(BROKEN, {})
     raised: BaseException | None = error

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ...diagnostics.installation import PACKAGE
 from ...diagnostics.shield import raise_if_of_handler
+from ...diagnostics.syntax_trees import syntax_tree
 
 REGISTER = "register"
 OUTPUTS = ("OutputTensor", "MutableInputTensor", "OutputVariadicTensors")
@@ -65,7 +66,7 @@ def is_broken(file: Path) -> bool:
 def _parsed(data: bytes) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they come when the file is imported
-        return ast.parse(data)
+        return syntax_tree(data)
 
 
 class _Scan:
