@@ -47,11 +47,12 @@ _TYPES = {DType.float32: "<f", DType.int32: "<i", DType.int64: "<q"}
 # roots of groups that share code. A softmax or an average over windows is not among them: it takes up to three times as
 # long.
 _ANY_SIZES = frozenset([
-    "batch_matmul", "batch_matmul_transposed", "broadcast_to", "concat2", "conv", "conv_packed",
+    "batch_matmul", "batch_matmul_transposed", "broadcast_to", "concat2", "conv", "conv_packed", "conv_squares",
     "depthwise_conv", "gather", "matmul", "matmul_8_bits", "matmul_8_bits_packed", "matmul_packed",
-    "matmul_transposed", "matmul_transposed_packed", "max_pool", "pack_bytes", "pack_filter",
-    "pack_pairs", "pack_panels", "pack_panels_transposed", "pad_places", "permute", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_sum", "reshape", "resize_nearest", "slice", "split_pairs", "split_places", "sums_of_bytes",
+    "matmul_transposed", "matmul_transposed_packed", "max_pool", "pack_bytes", "pack_filter", "pack_pairs",
+    "pack_panels", "pack_panels_transposed", "pack_squares", "pad_places", "permute", "reduce_max",
+    "reduce_mean", "reduce_min", "reduce_sum", "reshape", "resize_nearest", "slice", "split_pairs",
+    "split_places", "sums_of_bytes",
 ])  # fmt: skip
 
 

@@ -30,7 +30,7 @@ MOST_SYMBOLS: Final = 16  # of which there may be so many
 PART: Final = 500  # light is what does one part of so many
 PER_ELEMENT: Final = 16  # multiplications that take as long as to read or write an element
 
-_CONVOLUTIONS: Final = frozenset(["conv", "conv_packed", "depthwise_conv"])
+_CONVOLUTIONS: Final = frozenset(["conv", "conv_packed", "conv_squares", "depthwise_conv"])
 _MATRIX_PRODUCTS: Final = frozenset([
     "batch_matmul", "batch_matmul_transposed", "matmul", "matmul_packed", "matmul_transposed",
     "matmul_transposed_packed",

@@ -33,7 +33,7 @@ FAMILY: Final = "packed_convolution"
 PAIRED_FAMILY: Final = "paired_convolution"
 DTYPES: Final = (DType.float32, DType.float64, DType.int32)
 PAIRED_DTYPES: Final = (DType.float32, DType.float64)
-LEAST_PAIRED: Final = (
+LEAST_FACTORED: Final = (
     16  # channels, and results, of a convolution whose results are computed in pairs: fewer gain nothing
 )
 FACTORS: Final = 4  # of a pair of results; as in the kernels
@@ -44,18 +44,23 @@ PANEL: Final = 32  # places that may be read behind the last plane; as in the ke
 
 def pack_filters(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: KernelOf) -> GraphIR:
     """The graph with packed filters; `vector_bits` finds the width of the target's vectors, 0 of a GPU."""
-    if len(ir.devices) > 1 or not any(isinstance(item, Node) and item.name == "conv" for item in ir.nodes):
+    if not has_convolutions(ir):
         return ir
     bits = vector_bits(ir)
-    return _FilterPacking(ir, bits, kernel_of).run() if bits else ir
+    return FilterPacking(ir, bits, kernel_of).run() if bits else ir
 
 
 def pair_filters(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: KernelOf) -> GraphIR:
     """The graph with packed filters of convolutions whose results are computed in pairs."""
-    if len(ir.devices) > 1 or not any(isinstance(item, Node) and item.name == "conv" for item in ir.nodes):
+    if not has_convolutions(ir):
         return ir
     bits = vector_bits(ir)
     return _PairPacking(ir, bits, kernel_of).run() if bits else ir
+
+
+def has_convolutions(ir: GraphIR) -> bool:
+    """Whether a graph for one device has convolutions."""
+    return len(ir.devices) <= 1 and any(isinstance(item, Node) and item.name == "conv" for item in ir.nodes)
 
 
 def strip_rows(results: int, vector_bits: int) -> int:
@@ -87,9 +92,10 @@ def _steps(results: int, rows: int) -> float:
     return -(-results // rows) * (rows + 1.2)
 
 
-class _FilterPacking(Rewriting):
+class FilterPacking(Rewriting):
     pass_name = "pack_filters"
     split, pack, pairs = (FAMILY, "split_places"), (FAMILY, "pack_filter"), False
+    grouped = True  # whether filters of several groups are packed
 
     def __init__(self, ir: GraphIR, vector_bits: int, kernel_of: KernelOf) -> None:
         super().__init__(ir)
@@ -102,23 +108,23 @@ class _FilterPacking(Rewriting):
 
     def run(self) -> GraphIR:
         """The new graph. Strips stand before all else, so that the bodies of branches and loops may read them."""
-        packed = [item for item in self.ir.nodes if isinstance(item, Node) and self._may_pack(item)]
-        many = (self._of_a_group(item) for item in packed if self._is_small(item) == "no")
+        packed = [item for item in self.ir.nodes if isinstance(item, Node) and self.may_pack(item)]
+        many = (self.of_a_group(item) for item in packed if self.is_small(item) == "no")
         self.shared = shared_strip_rows(many, self.vector_bits)
         for item in packed:
-            rows = self._rows(item)
+            rows = self.rows_of(item)
             if (item.operands[1], rows) not in self.packed:
                 self.packed[item.operands[1], rows] = self._strips(item, rows)
         return super().run()
 
     def rewrite(self, number: int, item: Item) -> None:
-        if not isinstance(item, Node) or not self._may_pack(item):
+        if not isinstance(item, Node) or not self.may_pack(item):
             return self.keep(item)
         parameters = dict(item.parameters)
         filter = item.operands[1]
         type, out = self.ir.types[filter], item.out_types[0]
         taps = tuple(int(size) for size in type.shape[2:])
-        source, before, sizes = self._image(item.operands[0], len(taps))
+        source, before, sizes = self.image(item.operands[0], len(taps))
         image, after = self.values[source], tuple(int(size) for size in sizes)
         stride, dilation = (parameters[name] for name in ("stride", "dilation"))
         given = {"taps": taps, "stride": parameters["stride"], "dilation": parameters["dilation"]}
@@ -126,23 +132,23 @@ class _FilterPacking(Rewriting):
         if not is_direct:
             shape = self._split_shape(image, out, taps, stride, dilation)
             edges = {"before": before, "after": after}
-            (image,) = self.add(self._node(self.split, given | edges, [image], out.with_shape(shape), item))
-        rows = self._rows(item)
-        given |= {"groups": parameters["groups"], "rows": rows, "direct": is_direct, "small": self._is_small(item)}
+            (image,) = self.add(self.made_by(self.split, given | edges, [image], out.with_shape(shape), item))
+        rows = self.rows_of(item)
+        given |= {"groups": parameters["groups"], "rows": rows, "direct": is_direct, "small": self.is_small(item)}
         given |= {"pairs": self.pairs}
         operands = [image, self.packed[filter, rows]]
-        return self.replace(item, self.add(self._node((FAMILY, "conv_packed"), given, operands, out, item)))
+        return self.replace(item, self.add(self.made_by((FAMILY, "conv_packed"), given, operands, out, item)))
 
-    def _may_pack(self, node: Node) -> bool:
+    def may_pack(self, node: Node) -> bool:
         if node.name != "conv" or not node.kernel.shipped or node.operands[1] not in self.held:
             return False
         type = self.ir.types[node.operands[1]]
         if type.dtype not in DTYPES or not dict(node.parameters)["first"]:
             return False
-        known = (*type.shape, *self._image(node.operands[0], len(type.shape) - 2)[2])
+        known = (*type.shape, *self.image(node.operands[0], len(type.shape) - 2)[2])
         return all(isinstance(size, StaticDim) for size in known) and all(int(size) > 0 for size in type.shape)
 
-    def _image(self, x: int, axes: int) -> tuple[int, Numbers, list[Any]]:
+    def image(self, x: int, axes: int) -> tuple[int, Numbers, list[Any]]:
         """What is padded, and how many zeros lie before and after each axis."""
         pad = self.sources.get(x)
         if not isinstance(pad, Node) or not pad.kernel.shipped or pad.name != "pad_places":
@@ -152,13 +158,13 @@ class _FilterPacking(Rewriting):
         sizes = zip(self.ir.types[x].shape[2:], self.ir.types[image].shape[2:], before, strict=True)
         return image, before, [padded - size - low for padded, size, low in sizes]
 
-    def _of_a_group(self, node: Node) -> int:
+    def of_a_group(self, node: Node) -> int:
         """How many results a group of a convolution has."""
         return int(self.ir.types[node.operands[1]].shape[0]) // int(dict(node.parameters)["groups"])
 
-    def _rows(self, node: Node) -> int:
+    def rows_of(self, node: Node) -> int:
         """How many results a strip of a convolution's filter has."""
-        small, results = self._is_small(node), self._of_a_group(node)
+        small, results = self.is_small(node), self.of_a_group(node)
         if small == "no":
             return self.shared[results]
         if small == "yes" and dict(node.parameters)["groups"] == 1:  # vectors hold results
@@ -170,7 +176,7 @@ class _FilterPacking(Rewriting):
         sizes = out.shape[2:]
         return all(isinstance(size, StaticDim) for size in sizes) and prod(map(int, sizes)) >= PANEL
 
-    def _is_small(self, node: Node) -> str:
+    def is_small(self, node: Node) -> str:
         """Whether a result has few places, as the kernel says it: an image whose width is any has many.
 
         For a call that decides the code of both ways is compiled, which takes twice as long.
@@ -180,7 +186,7 @@ class _FilterPacking(Rewriting):
         unknown = sum(not isinstance(size, StaticDim) for size in sizes)
         if unknown:
             return "" if unknown == 1 and known < FEW_LINES else "no"
-        rows = strip_rows(self._of_a_group(node), self.vector_bits)
+        rows = strip_rows(self.of_a_group(node), self.vector_bits)
         return "yes" if known <= rows + rows // 2 else "no"
 
     def _split_shape(self, image: int, out: Any, taps: Numbers, stride: Numbers, dilation: Numbers) -> list[Any]:
@@ -194,34 +200,34 @@ class _FilterPacking(Rewriting):
         filter, groups = node.operands[1], dict(node.parameters)["groups"]
         type = self.ir.types[filter]
         assert isinstance(type, TensorType)
-        results = self._of_a_group(node)
-        strips = type.with_shape(self._strip_shape(groups * -(-results // rows), tuple(map(int, type.shape[1:])), rows))
+        results = self.of_a_group(node)
+        strips = type.with_shape(self.strip_shape(groups * -(-results // rows), tuple(map(int, type.shape[1:])), rows))
         kernel = self.kernel_of(*self.pack)
-        parameters = (("groups", groups),)
+        parameters = (("groups", groups),) if self.grouped else ()
         held = self.held[filter]
         (value,) = self.add(prepared_by(self.ir, kernel, parameters, [filter], strips, len(self.made), held))
         return value
 
-    def _strip_shape(self, strips: int, taps: Numbers, rows: int) -> list[int]:
+    def strip_shape(self, strips: int, taps: Numbers, rows: int) -> list[int]:
         """The shape of so many strips; `taps` of a filter with its channels."""
         return [strips, prod(taps), rows]
 
-    def _node(
+    def made_by(
         self, kernel: tuple[str, str], parameters: dict[str, Any], operands: list[int], type: Any, item: Node
     ) -> Node:
         return Node(self.kernel_of(*kernel), tuple(parameters.items()), tuple(operands), (type,), (0,), item.place)
 
 
-class _PairPacking(_FilterPacking):
+class _PairPacking(FilterPacking):
     pass_name = "pair_filters"
     split, pack, pairs = (PAIRED_FAMILY, "split_pairs"), (PAIRED_FAMILY, "pack_pairs"), True
 
-    def _may_pack(self, node: Node) -> bool:
-        if not super()._may_pack(node) or self._is_small(node) != "no":
+    def may_pack(self, node: Node) -> bool:
+        if not super().may_pack(node) or self.is_small(node) != "no":
             return False
         parameters, type = dict(node.parameters), self.ir.types[node.operands[1]]
         neighbours = parameters["stride"][-1] == parameters["dilation"][-1] == 1 and int(type.shape[-1]) == 3
-        many = min(self._of_a_group(node), int(type.shape[1])) >= LEAST_PAIRED
+        many = min(self.of_a_group(node), int(type.shape[1])) >= LEAST_FACTORED
         return neighbours and many and type.dtype in PAIRED_DTYPES
 
     def _split_shape(self, image: int, out: TensorType, taps: Numbers, stride: Numbers, dilation: Numbers) -> list[Dim]:
@@ -229,5 +235,5 @@ class _PairPacking(_FilterPacking):
         size = super()._split_shape(image, paired, (*taps[:-1], 1), stride, dilation)[1] - PANEL
         return [out.shape[0], FACTORS * size + PANEL]
 
-    def _strip_shape(self, strips: int, taps: Numbers, rows: int) -> list[int]:
+    def strip_shape(self, strips: int, taps: Numbers, rows: int) -> list[int]:
         return [FACTORS * strips, prod(taps[:-1]), rows]

@@ -42,6 +42,7 @@ from .prepare_weights import prepare_weights
 from .schedule import schedule
 from .simplify import simplify
 from .sink_moves import FactsOf, sink_moves
+from .square_filters import square_filters
 from .verify import verify_graph
 
 _log = logging.getLogger("einkorn.load")
@@ -165,6 +166,11 @@ PASSES: Final[tuple[GraphPass | PlanningPass, ...]] = (
     GraphPass(
         fold_batch_norm.__name__,
         lambda ir, tools: fold_batch_norm(ir, tools.kernel_of) if tools.prepares else ir,
+        exact=False,
+    ),
+    GraphPass(
+        square_filters.__name__,
+        lambda ir, tools: square_filters(ir, tools.vector_bits, tools.kernel_of) if tools.prepares else ir,
         exact=False,
     ),
     GraphPass(

@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 from ...dsl import (
     SIMD,
     AnyTensor,
-    Bool,
     Index,
     InputTensor,
     Numeric,
@@ -44,6 +43,7 @@ from ..algorithms.algorithm import product, unravelled
 from ..algorithms.pairs import FACTORS, add_factors
 from ..algorithms.planes import fill_plane, planes_of, seen_by
 from ..algorithms.products import DEPTH, TASKS, VECTORS, WORK, times_plus
+from ..algorithms.register_tiles import add_tile
 from ..algorithms.rows import TASK
 from ..algorithms.windows import three_axes
 
@@ -224,7 +224,7 @@ def _compute_block(
     (n, group, groups), (first_column, columns, total), (rows, kind) = batch, block, how
     places, counts, strides, dilations, phases, sizes = planes
     depth, lanes = strips.dim(1), _lanes(out)
-    channels, width = depth // product(counts), VECTORS * lanes
+    channels, width, size = depth // product(counts), VECTORS * lanes, (rows, VECTORS, lanes)
     factors, pitch = FACTORS if kind == "pairs" else 1, _panels(kind) * width  # of a row of sums
     factor = groups * channels * product(phases) * product(sizes)  # from the planes of one factor to those of the next
     start = n * (x.size // max(out.dim(0), 1)) + group * channels * product(phases) * product(sizes)
@@ -253,10 +253,10 @@ def _compute_block(
                     _request_next(x, seen_at, (start, column, seen, first), block, depth, (factor, factors), lanes)
                 for i in range(count):
                     strip, at = (t * groups + group) * own[2] + s + i, (i * factors + t) * rows * pitch
-                    _tile(
+                    add_tile(
                         lambda k, v, left=left, first=first: vector(left + v * lanes, first + k),
                         lambda k, r, strip=strip, first=first: strips[strip, first + k, r],
-                        (sums, pitch), at + column - first_column, first == 0, min(depth - first, DEPTH), rows, lanes,
+                        (sums, pitch), at + column - first_column, first == 0, min(depth - first, DEPTH), size,
                     )  # fmt: skip
 
     for s in range(own[0], own[1], together):
@@ -480,42 +480,3 @@ def _fill_offsets(
                 for l in range(taps[2]):  # noqa: E741
                     offsets[k] = seen_by((i, j, l), phases, sizes, strides, dilations, channel)
                     k = k + 1
-
-
-def _tile(
-    vector: Callable[..., Parts],
-    weight: Callable[..., Parts],
-    rows_of_sums: tuple[AnyTensor, int],
-    at: Index,
-    is_first: bool | Bool,
-    steps: Index,
-    rows: int,
-    lanes: int,
-) -> None:
-    """Rows of sums from `at` on: the products of weight(k, i) and vector(k, v), added to what they were.
-
-    `rows_of_sums` are the sums, and how far one row is from the next.
-    """
-    sums, pitch = rows_of_sums
-    totals: tuple[Any, ...] = ()
-    for _ in unroll(rows * VECTORS):
-        totals = (*totals, SIMD[sums.dtype, lanes](0))
-    for k in range(steps):
-        seen: tuple[Any, ...] = ()
-        for v in unroll(VECTORS):
-            seen = (*seen, vector(k, v))
-        new: tuple[Any, ...] = ()
-        for i in unroll(rows):
-            factor = weight(k, i)
-            for v in unroll(VECTORS):
-                new = (*new, times_plus(factor, seen[v], totals[i * VECTORS + v]))
-        totals = new
-    if not is_first:
-        both: tuple[Any, ...] = ()
-        for i in unroll(rows):
-            for v in unroll(VECTORS):
-                both = (*both, totals[i * VECTORS + v] + sums.load(at + i * pitch + v * lanes, width=lanes))
-        totals = both
-    for i in unroll(rows):
-        for v in unroll(VECTORS):
-            sums.store(totals[i * VECTORS + v], at + i * pitch + v * lanes)

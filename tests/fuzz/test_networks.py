@@ -135,7 +135,7 @@ def test_a_graph_survives_its_reproducer(monkeypatch: pytest.MonkeyPatch) -> Non
         ]
 
 
-ROWS = {"fold_batch_norm", "pack_filters", "pair_filters", "pack_weights", "prepare_weights"}
+ROWS = {"fold_batch_norm", "pack_filters", "pair_filters", "pack_weights", "prepare_weights", "square_filters"}
 
 
 def test_every_rule_and_pass_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,25 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.convolutions import load, reference
 
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.passes.pack_filters import shared_strip_rows, strip_rows
 from einkorn.graph.types.layouts import ConvInputLayout, FilterLayout
 
 Array = np.ndarray[Any, Any]
-
-
-def reference(x: Array, filter: Array, stride: Any, dilation: Any, padding: Any, groups: int) -> Array:
-    """A convolution of (batch, channels, places) in float64, by windows of a padded image."""
-    axes = x.ndim - 2
-    x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *padding])
-    reach = [(size - 1) * apart + 1 for size, apart in zip(filter.shape[2:], dilation, strict=True)]
-    windows = np.lib.stride_tricks.sliding_window_view(x, reach, axis=tuple(range(2, 2 + axes)))
-    places, taps = (tuple(slice(None, None, n) for n in steps) for steps in (stride, dilation))
-    windows = windows[(slice(None), slice(None), *places, *taps)]
-    parts = zip(np.split(windows, groups, 1), np.split(filter.astype(np.float64), groups), strict=True)
-    summed = [1, *range(2 + axes, 2 + 2 * axes)], [1, *range(2, 2 + axes)]
-    return np.concatenate([np.moveaxis(np.tensordot(w, f, summed), -1, 1) for w, f in parts], 1)
 
 
 CASES = [  # x, filter, stride, dilation, padding, groups
@@ -41,26 +29,6 @@ CASES = [  # x, filter, stride, dilation, padding, groups
     ((5, 90, 6), (40, 90, 3), (2,), (1,), [(1, 1)], 1),  # few places of several images, more than a tile has
     ((3, 30, 1), (45, 10, 3), (1,), (1,), [(1, 1)], 3),  # a tile of few places
 ]
-
-
-def load(case: Any, dtype: DType, filter: Array, *, symbolic: bool) -> Any:
-    shape, _, stride, dilation, padding, groups = case
-    axes = len(shape) - 2
-    conv = (ops.conv1d, ops.conv2d, ops.conv3d)[axes - 1]
-    layout = FilterLayout.FCQRS if axes == 3 else FilterLayout.FCRS
-    type = TensorType(dtype, filter.shape, DeviceRef.CPU())
-
-    def forward(x: Any) -> Any:
-        sides = [size for pair in padding for size in pair]
-        w = ops.constant_external("w", type)
-        y = conv(
-            x + 1, w, stride, dilation, sides, groups=groups, input_layout=ConvInputLayout.NCHW, filter_layout=layout
-        )
-        return ops.relu(y)
-
-    sizes = [f"s{k}" if symbolic and k != 1 else size for k, size in enumerate(shape)]
-    graph = Graph("conv", forward=forward, input_types=[TensorType(dtype, sizes, DeviceRef.CPU())])
-    return InferenceSession(devices=[CPU()]).load(graph, weights_registry={"w": filter})
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -104,12 +72,13 @@ def test_results_that_are_computed_in_pairs(case: Any, dtype: Any, monkeypatch: 
     rng = np.random.default_rng(len(shape))
     x, filter = (rng.standard_normal(each).astype(dtype) for each in (shape, sizes))
     exact = np.maximum(reference(x + 1, filter, stride, dilation, padding, groups), 0)
-    for symbolic, without in ((False, ""), (True, ""), (False, "graph.pair_filters")):
+    for symbolic, pairs in ((False, True), (True, True), (False, False)):
+        without = "graph.square_filters" if pairs else "graph.square_filters,graph.pair_filters"
         monkeypatch.setenv("EINKORN_WITHOUT", without)
         model = load(case, DType.from_numpy(np.dtype(dtype)), filter, symbolic=symbolic)
         prepared = {each.name: each.prepared for each in model.passes}
         # a row of any length may have few places, which each take a vector of results
-        paired = not without and not (symbolic and len(shape) == 3)
+        paired = pairs and not (symbolic and len(shape) == 3)
         assert (prepared.get("pair_filters", 0), prepared["pack_filters"]) == ((1, 0) if paired else (0, 1))
         result = model(x)[0].to_numpy()
         assert result.shape == exact.shape
@@ -117,8 +86,9 @@ def test_results_that_are_computed_in_pairs(case: Any, dtype: Any, monkeypatch: 
         assert np.abs(result - exact).max(initial=0) <= bound * np.abs(exact).max(initial=1)
 
 
-def test_pairs_see_what_their_windows_see() -> None:
+def test_pairs_see_what_their_windows_see(monkeypatch: pytest.MonkeyPatch) -> None:
     """A NaN stays in the results whose windows have it, and of the other results no bit changes."""
+    monkeypatch.setenv("EINKORN_WITHOUT", "graph.square_filters")
     rng = np.random.default_rng(5)
     case = PAIRED[0]
     x, filter = (rng.standard_normal(each).astype(np.float32) for each in case[:2])
