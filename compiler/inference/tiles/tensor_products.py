@@ -14,8 +14,6 @@ are written.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....dsl.types.dtype import DType
 from ...ir.copy_opcodes import RING
 from ...ir.matrix_opcodes import TENSOR_MEMORY
@@ -142,7 +140,7 @@ def multiply(
         tile = layouts.filled(builder, tile.dtype, layout, 0)
     steps, blocks = range(0, left.shape[1], row.shape[2]), range(0, tile.shape[0], layouts.TENSOR_ROWS)
     of_a, of_b = Description.of(left, by_columns=False), Description.of(right, by_columns=True)
-    attrs: dict[str, Any] = {}
+    attrs: dict[str, object] = {}
     words: list[Value] = []
     if scales is not None:
         words = [*_words(call, scales.a, tile.shape[0], False), *_words(call, scales.b, tile.shape[1], True)]
@@ -151,6 +149,7 @@ def multiply(
         "multiply_tensor",
         [*_beginning(call, right), *_beginning(call, left), *tile.parts, *words],
         [part.type for part in tile.parts],
+        (),
         row=row.name,
         columns=tile.shape[1],
         left=of_a.attribute,
