@@ -382,9 +382,11 @@ def _keep(
 def _turn_round(out: AnyTensor, batch: Index, k: Index, kept: Index) -> None:
     """Brings the kept ones, which lie from the end on, to the front, and writes -1 behind them."""
     n = out.dim(2)
-    for s in range(n // 2):
-        low, high = out[batch, k, s], out[batch, k, n - 1 - s]
-        out[batch, k, s], out[batch, k, n - 1 - s] = high, low
+    for s in range(min(kept, n // 2)):
+        first = out[batch, k, n - 1 - s]
+        if s >= n - kept:  # a kept one lies there, too
+            out[batch, k, n - 1 - s] = out[batch, k, s]
+        out[batch, k, s] = first
     for rest in range(kept, n):
         out[batch, k, rest] = int64(-1)
 

@@ -196,17 +196,29 @@ def roi_align_10(
 
 @onnx_op("NonMaxSuppression")
 def non_max_suppression(
+    call: NodeCall,
     boxes: TensorValue,
     scores: TensorValue,
-    most: Array | None = None,
-    iou_threshold: Array | None = None,
-    score_threshold: Array | None = None,
+    most: Value = None,
+    iou_threshold: Value = None,
+    score_threshold: Value = None,
     *,
     center_point_box: int,
 ) -> TensorValue:
     """The boxes that are left when those that overlap better ones are gone."""
-    count = int(most.reshape(-1)[0]) if most is not None else 0
-    overlap = float(iou_threshold.reshape(-1)[0]) if iou_threshold is not None else 0.0
-    least = float(score_threshold.reshape(-1)[0]) if score_threshold is not None else None
-    selected = ops.non_maximum_suppression(boxes, scores, count, overlap, least, bool(center_point_box))
+    if boxes.rank == scores.rank == 3:
+        boxes, scores = with_equal_axes(call, "the numbers of images", (boxes, 0), (scores, 0))
+        boxes, scores = with_equal_axes(call, "the numbers of boxes and of scores", (boxes, 1), (scores, 2))
+    limits = [_limit(each) for each in (most, iou_threshold, score_threshold)]
+    count = int(limits[0]) if isinstance(limits[0], float) else limits[0]
+    overlap = 0.0 if limits[1] is None else limits[1]
+    center = bool(center_point_box)
+    selected = ops.non_maximum_suppression(boxes, scores, 0 if count is None else count, overlap, limits[2], center)
     return ops.cast(selected, DType.int64)
+
+
+def _limit(value: Value) -> float | TensorValue | None:
+    """A limit of one element: a number where it is known."""
+    if isinstance(value, KnownTensor):
+        return float(value.numbers().reshape(-1)[0])
+    return value if isinstance(value, TensorValue) else None
