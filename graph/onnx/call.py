@@ -26,6 +26,7 @@ from ..ops.stage import current
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .agreement import broadcast_sizes
+from .items import is_sequence
 from .known import LIMIT, KnownTensor, UnknownAtImport, dims_from, dims_in, known
 from .table import Array, Dims, OpTypeRow, Value
 from .tensors import DTYPES, array_of
@@ -286,7 +287,7 @@ def _as(annotation: str, call: NodeCall, position: int, parameter: inspect.Param
         return call.numbers(value, position, parameter.name)
     if form == "Dims":
         return call.dims(value, position)
-    if form == "Items" and not isinstance(value, list):
+    if form == "Items" and not is_sequence(value):
         call.fail(f"input {call.input_name(position)!r} is not a sequence")
     return value
 

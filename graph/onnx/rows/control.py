@@ -23,26 +23,28 @@ from ...types.dims import Dim
 from ...types.tensor_type import TensorType
 from ..agreement import equal_size, with_sizes
 from ..call import NodeCall
+from ..items import AppendedItems, CountedItems, is_sequence, moved
 from ..known import KnownTensor, dims_from, known_dims
 from ..table import Value, onnx_op
+from .appended import appending, arm_result, arm_tensors, sequence_after
 from .independent_rounds import at_once
 from .rounds import Undo, collected, count_rounds, dim_of, is_constant, refuse_computed_sizes, unchanged
 
 MOST_ROUNDS = 256
 
 
-def _types_of(call: NodeCall, condition: Value, graph: object) -> list[TensorType]:
-    """The types of what a graph without inputs gives: it is staged once and taken back."""
-    types: list[TensorType] = []
+def _values_of(call: NodeCall, condition: Value, graph: object) -> list[Value]:
+    """What a graph without inputs gives: it is staged once and taken back, so that only the types are of use."""
+    values: list[Value] = []
     try:
         with current("cond").transaction():
             values = call.run_graph(graph, [])
-            if any(isinstance(value, list) or value is None for value in values):
+            if any(isinstance(value, list | CountedItems) or value is None for value in values):
                 call.numbers(condition, 0, "the condition, because a branch has no tensors")
-            types = [call.tensor(value).type for value in values]
+            values = [value if isinstance(value, AppendedItems) else call.tensor(value) for value in values]
             raise Undo
     except Undo:
-        return types
+        return values
 
 
 @onnx_op("If")
@@ -51,20 +53,37 @@ def if_(call: NodeCall, condition: Value, *, then_branch: object, else_branch: o
     if isinstance(condition, KnownTensor):
         chosen = then_branch if bool(condition.numbers().reshape(-1)[0]) else else_branch
         return tuple(call.run_graph(chosen, []))
-    types, others = (_types_of(call, condition, graph) for graph in (then_branch, else_branch))
+    both = [_values_of(call, condition, graph) for graph in (then_branch, else_branch)]
     flag = ops.reshape(call.tensor(condition), [])
-    if [(type.dtype, type.rank) for type in types] != [(type.dtype, type.rank) for type in others]:
-        return _first_arm(call, flag, then_branch, types, others)
-    for output, *pair in zip(call.node.output, types, others, strict=False):
-        for type in pair:
+    kinds = [[(x.dtype, x.rank) if isinstance(x, TensorValue) else None for x in values] for values in both]
+    if kinds[0] != kinds[1]:
+        types = [[call.tensor(value).type for value in values] for values in both]
+        return _first_arm(call, flag, then_branch, *types)
+    results = [arm_result(call, *each) for each in zip(call.node.output, *both, strict=False)]
+    joint: list[list[TensorType]] = []  # of each result, the types of its tensors
+    for output, result in zip(call.node.output, results, strict=False):
+        if result.before is not None:
+            flags = TensorType(DType.bool, [], call.device)
+            joint.append([each for type in result.appended for each in (type, flags)])
+            continue
+        ((then,), (other,)) = result.types
+        for type in (then, other):
             refuse_computed_sizes(call, type, f"the result {output!r} has a size that one of its arms computes")
-    joint = [_joint_type(call, flag, *pair) for pair in zip(types, others, strict=True)]
+        joint.append([_joint_type(call, flag, then, other)])
 
-    def arm(graph: object) -> list[TensorValue]:
-        values = [call.tensor(value) for value in call.run_graph(graph, [])]
-        return [with_sizes(value, type.shape) for value, type in zip(values, joint, strict=True)]
+    def arm(graph: object, second: bool) -> list[TensorValue]:
+        tensors: list[TensorValue] = []
+        for value, result, types in zip(call.run_graph(graph, []), results, joint, strict=True):
+            given = [call.tensor(value)] if result.before is None else arm_tensors(call, result, second, value)
+            tensors += [with_sizes(x, type.shape) for x, type in zip(given, types, strict=True)]
+        return tensors
 
-    return tuple(ops.cond(flag, joint, lambda: arm(then_branch), lambda: arm(else_branch)))
+    flat = [type for types in joint for type in types]
+    chosen_values = iter(ops.cond(flag, flat, lambda: arm(then_branch, False), lambda: arm(else_branch, True)))
+    own = [[next(chosen_values) for _ in types] for types in joint]
+    return tuple(
+        x[0] if result.before is None else sequence_after(result, x) for result, x in zip(results, own, strict=True)
+    )
 
 
 def _first_arm(
@@ -110,12 +129,12 @@ def loop(call: NodeCall, trips: Value, condition: Value, *initial: Value, body: 
         unrolled = _unrolled(call, body, list(initial), most, goes, scans)
         if unrolled is not None:
             return tuple(unrolled)
-    if any(isinstance(value, list) or value is None for value in initial):
+    if any(value is None for value in initial):
         for position, value in enumerate((trips, condition)):
             if value is not None:
-                call.numbers(value, position, "the number of rounds, since sequences are carried")
-        call.fail("carries sequences over a number of rounds that is not known at import", code="EK0529")
-    if scans:
+                call.numbers(value, position, "the number of rounds, since optional values are carried")
+        call.fail("carries optional values over a number of rounds that is not known at import", code="EK0529")
+    if scans or any(is_sequence(value) for value in initial):
         return _collecting(call, body, trips, condition, initial)
     return tuple(_while(call, body, trips, condition, [call.tensor(value) for value in initial]))
 
@@ -138,7 +157,7 @@ def _collecting(
         return call.run_graph(body, [number, KnownTensor(np.array(True), DType.bool), *states])[1:]
 
     scans = len(body.output) - 1 - carried
-    states, results = collected(call, rounds, initial, kept, round_, [0] * scans)
+    states, results = appending(call, rounds, initial, kept, round_, scans)
     return (*states, *results)
 
 
@@ -235,10 +254,10 @@ def scan(
         equal_size(call, size, x.shape[axis], text)
     kept = unchanged(body.input[: len(states)], body.output[: len(states)], body.node)
     if all(kept) and not any([*backwards, *out_back]):
-        first = [_moved(x, 0, axis) for x, axis in zip(inputs, axes, strict=True)]
+        first = [moved(x, 0, axis) for x, axis in zip(inputs, axes, strict=True)]
         joined = at_once(call, body, states, first)
         if joined is not None:
-            return (*states, *(_moved(x, axis) for x, axis in zip(joined, out_axes, strict=True)))
+            return (*states, *(moved(x, axis) for x, axis in zip(joined, out_axes, strict=True)))
     if not is_constant(size, MOST_ROUNDS):
         return _long_scan(
             call, body, states, size, list(zip(inputs, axes, backwards, strict=True)), (out_axes, out_back)
@@ -277,11 +296,4 @@ def _long_scan(
         return call.run_graph(body, [*values, *parts])
 
     after, results = collected(call, size, states, kept, round_, outputs[1])
-    return (*after, *(_moved(x, axis) for x, axis in zip(results, outputs[0], strict=True)))
-
-
-def _moved(x: TensorValue, axis: int, source: int = 0) -> TensorValue:
-    """`x` with an axis at another place."""
-    order = [k for k in range(x.rank) if k != source]
-    order.insert(axis % x.rank, source)
-    return ops.permute(x, order)
+    return (*after, *(moved(x, axis) for x, axis in zip(results, outputs[0], strict=True)))

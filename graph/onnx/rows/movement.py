@@ -5,6 +5,7 @@ See also `shapes` (shapes).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -189,12 +190,16 @@ def split_attribute(
         each = ceildiv(dim, count)
         ends = [(each * k).minimum(dim) for k in range(1, count)]
         sizes: list[Dim] = [end - begin for begin, end in zip([Dim(0), *ends], [*ends, dim], strict=True)]
-    else:
-        sizes = split
-        whole = sum(sizes, start=Dim(0))
-        equal_size(call, dim, whole, f"the size of axis {axis} and the sum of the parts")
-        data = with_sizes(data, [whole if k == at else own for k, own in enumerate(data.shape)])
-    return tuple(ops.split(data, sizes, at))
+        return tuple(ops.split(data, sizes, at))
+    return tuple(split_along(call, data, split, at))
+
+
+def split_along(call: NodeCall, data: TensorValue, sizes: Sequence[Dim], axis: int) -> list[TensorValue]:
+    """Pieces of these sizes, whose sum has to be that of the axis."""
+    whole = sum(sizes, start=Dim(0))
+    equal_size(call, data.shape[axis], whole, f"the size of axis {axis} and the sum of the parts")
+    fitted = with_sizes(data, [whole if k == axis else own for k, own in enumerate(data.shape)])
+    return ops.split(fitted, sizes, axis)
 
 
 # *** blocks ***
