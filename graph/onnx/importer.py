@@ -26,7 +26,7 @@ from ..staging.graph import Graph
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .agreement import required_sizes
-from .call import Dequantised, NodeCall, attributes_of, label_of, run_row
+from .call import ArmChoices, Dequantised, NodeCall, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
 from .known import KnownTensor, initialiser, known, read_by_products, without_subnormals
 from .model_file import ReadModel, check_opset, plain_domain, read_model
@@ -36,6 +36,7 @@ from .tensors import CODES, DTYPES, array_of
 from .texts import Texts, texts_of
 
 MAX_NESTING = 64  # functions that call functions, and graphs in graphs
+MAX_VAIN_CHOICES = 8  # imports with other arms of branches that come no further than one before
 
 
 @passes_signals
@@ -50,7 +51,7 @@ def import_model(
     read = read_model(model)
     try:
         with rare_collections.changed():
-            return _import(read, name, shapes, constants, device)
+            return _import_with_arms(read, name, shapes, constants, device)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, EinkornError):
             raise
@@ -59,15 +60,37 @@ def import_model(
         raise GraphError(text, code="EK0526", place=user_place()) from error
 
 
-def _import(
+def _import_with_arms(
     read: ReadModel,
     name: str | None,
     shapes: Mapping[str, Sequence[int | str | Dim]],
     constants: Mapping[str, object],
     device: DeviceRef | Device | None,
 ) -> Graph:
+    """An import that takes the other arm of a branch where nothing can be made of the one that was taken."""
+    arms, first, most, vain = ArmChoices(), None, 0, 0
+    while True:
+        try:
+            return _import(read, name, shapes, constants, device, arms)
+        except EinkornError as error:
+            vain = vain + 1 if arms.made <= most else 0
+            most = max(most, arms.made)
+            others = arms.others()
+            if others is None or vain == MAX_VAIN_CHOICES:
+                raise (first or error) from None
+            arms, first = others, first or error
+
+
+def _import(
+    read: ReadModel,
+    name: str | None,
+    shapes: Mapping[str, Sequence[int | str | Dim]],
+    constants: Mapping[str, object],
+    device: DeviceRef | Device | None,
+    arms: ArmChoices,
+) -> Graph:
     target = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
-    importer = Importer(read, target)
+    importer = Importer(read, target, arms)
     importer.check_supported()
     declared = importer.declared_inputs()
     for argument, given in (("shapes", shapes), ("constants", constants)):
@@ -110,8 +133,9 @@ class NameScope:
 class Importer:
     """One import of a model."""
 
-    def __init__(self, read: ReadModel, device: DeviceRef) -> None:
+    def __init__(self, read: ReadModel, device: DeviceRef, arms: ArmChoices) -> None:
         self.read = read
+        self.arms = arms
         self.device = device
         self.broadcasts: dict[Dim, frozenset[Dim]] = {}
         self.dequantised: dict[int, Dequantised] = {}
@@ -252,7 +276,7 @@ class Importer:
             named = {each.name: value for each, value in zip(graph.input, values, strict=True)}
             return [value for _, value in self.run(graph, named, scope)]
 
-        shared = (self.device, run_graph, self.broadcasts, self.dequantised)
+        shared = (self.device, run_graph, self.broadcasts, self.dequantised, self.arms)
         return run_row(row, NodeCall(node, inputs, attributes, since, version, *shared))
 
     # --- functions ---

@@ -354,6 +354,25 @@ def test_arms_of_other_sizes() -> None:
     agree(made, *({"x": numbers(2), "y": numbers(3), "c": np.array(c)} for c in (True, False)))
 
 
+def test_the_second_of_arms_of_other_ranks_where_the_first_fits_nowhere() -> None:
+    """Gemm takes matrices: two branches before it, of which the first arms give tensors of three axes."""
+    two = helper.make_tensor("two", INT64, [1], [2])
+    nodes = [node("Shape", "x", "size", start=0, end=1), node("Less", "size two", "small")]
+    for k, (before, after) in enumerate((("x", "y"), ("y", "z"))):
+        arms = [
+            helper.make_graph([node("Unsqueeze", f"{before} zero", f"a{k}")], "then", [], [value(f"a{k}", None)]),
+            helper.make_graph([node("Identity", before, f"b{k}")], "otherwise", [], [value(f"b{k}", None)]),
+        ]
+        nodes.append(node("If", "small", after, then_branch=arms[0], else_branch=arms[1]))
+        nodes[-1].name = f"the_If_{after}"
+    nodes.append(node("Gemm", "z w", "p"))
+    made = model(nodes, [value("x", ["n", 4])], ["p"], zero=np.array([0]), w=numbers(4, 3))
+    made.graph.initializer.append(two)
+    graph = agree(made, {"x": numbers(2, 4)}, {"x": numbers(5, 4)})
+    error = refuses(graph, numbers(1, 4))
+    assert "its condition is true, and the model is imported for the case that it is false" in error.message
+
+
 def test_arms_of_other_ranks_by_a_size() -> None:
     """What PyTorch exports for `squeeze`: the model is imported for the case in which the axis goes."""
     then = branch([node("Squeeze", "x one", "t")], value("t", None))

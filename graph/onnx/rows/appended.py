@@ -17,9 +17,10 @@ from ...staging.value import TensorValue
 from ...types.dims import Dim
 from ...types.tensor_type import TensorType
 from ..call import NodeCall
-from ..items import AppendedItem, AppendedItems, CountedItems, as_counted, from_rounds, is_sequence, joined
+from ..items import AppendedItem, AppendedItems, CountedItems, is_sequence
 from ..table import Value
 from .rounds import Round, collected, refuse_computed_sizes
+from .sequences import as_counted, from_rounds, joined
 
 
 def appending(

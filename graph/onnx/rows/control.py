@@ -58,7 +58,7 @@ def if_(call: NodeCall, condition: Value, *, then_branch: object, else_branch: o
     kinds = [[(x.dtype, x.rank) if isinstance(x, TensorValue) else None for x in values] for values in both]
     if kinds[0] != kinds[1]:
         types = [[call.tensor(value).type for value in values] for values in both]
-        return _first_arm(call, flag, then_branch, *types)
+        return _one_arm(call, flag, (then_branch, else_branch), types)
     results = [arm_result(call, *each) for each in zip(call.node.output, *both, strict=False)]
     joint: list[list[TensorType]] = []  # of each result, the types of its tensors
     for output, result in zip(call.node.output, results, strict=False):
@@ -86,17 +86,19 @@ def if_(call: NodeCall, condition: Value, *, then_branch: object, else_branch: o
     )
 
 
-def _first_arm(
-    call: NodeCall, flag: TensorValue, graph: object, types: list[TensorType], others: list[TensorType]
+def _one_arm(
+    call: NodeCall, flag: TensorValue, graphs: Sequence[object], types: Sequence[Sequence[TensorType]]
 ) -> tuple[Value, ...]:
-    """The first of two graphs whose results have other types or numbers of axes than those of the second, where sizes
+    """One of two graphs whose results have other types or numbers of axes than those of the other one, where sizes
     decide between them: a call has to have sizes with which it is the one that runs."""
-    shown, other_shown = (", ".join(f"{type.dtype}{type.shape}" for type in each) for each in (types, others))
-    text = f"its condition is false, and the model is imported for the case that it is true: its arms give {shown} and"
-    parameters = {"kind": "equal", "text": f"{call.title}: {text} {other_shown}"}
-    operands = [ops.cast(flag, DType.int64), ops.constant(1, DType.int64, call.device)]
+    second = call.arms.choose()
+    shown, other_shown = (", ".join(f"{type.dtype}{type.shape}" for type in each) for each in types)
+    is_, imported = ("true", "false") if second else ("false", "true")
+    text = f"its condition is {is_}, and the model is imported for the case that it is {imported}: its arms give"
+    parameters = {"kind": "equal", "text": f"{call.title}: {text} {shown} and {other_shown}"}
+    operands = [ops.cast(flag, DType.int64), ops.constant(0 if second else 1, DType.int64, call.device)]
     builtin("creation", "require_sizes", operands, parameters)
-    return tuple(call.run_graph(graph, []))
+    return tuple(call.run_graph(graphs[second], []))
 
 
 def _joint_type(call: NodeCall, flag: TensorValue, then: TensorType, other: TensorType) -> TensorType:
