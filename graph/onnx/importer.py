@@ -28,6 +28,7 @@ from ..types.dims import Dim
 from .agreement import required_sizes
 from .call import ArmChoices, Dequantised, NodeCall, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
+from .items import CountedItems
 from .known import KnownTensor, initialiser, known, read_by_products, without_subnormals
 from .model_file import ReadModel, check_opset, plain_domain, read_model
 from .rows import find_row
@@ -36,6 +37,7 @@ from .tensors import CODES, DTYPES, array_of
 from .texts import Texts, texts_of
 
 MAX_NESTING = 64  # functions that call functions, and graphs in graphs
+Result = tuple[onnx.ValueInfoProto, Value]
 MAX_VAIN_CHOICES = 8  # imports with other arms of branches that come no further than one before
 
 
@@ -107,7 +109,7 @@ def _import(
         values: dict[str, Value] = {**fixed}
         for each, x, sizes in zip(free, graph.inputs, required, strict=True):
             values[each.name] = required_sizes(each.name, x, sizes)
-        results = importer.run(read.proto.graph, values)
+        results = _flat(importer.run(read.proto.graph, values))
         graph.output(*[importer.output(number, *pair) for number, pair in enumerate(results)])
     graph.output_texts = importer.output_texts
     return graph
@@ -193,7 +195,7 @@ class Importer:
 
     # --- nodes ---
 
-    def run(self, graph: Any, values: dict[str, Value], outer: NameScope | None = None) -> list[tuple[Any, Value]]:
+    def run(self, graph: Any, values: dict[str, Value], outer: NameScope | None = None) -> list[Result]:
         """The outputs of a graph, each with its declaration. `values` are those of its inputs."""
         depth = outer.depth + 1 if outer else 0
         if depth > MAX_NESTING:
@@ -218,7 +220,7 @@ class Importer:
         if graph.sparse_initializer:
             _damaged(f"{self.read.shown} has sparse initialisers, which are not supported", code="EK0530")
         self._run_nodes(graph.node, scope, factors)
-        outputs = []
+        outputs: list[Result] = []
         for output in graph.output:
             if output.name not in scope.values:
                 _damaged(f"{self.read.shown}: nothing makes the output {output.name!r}")
@@ -340,8 +342,18 @@ class Importer:
         if isinstance(value, Texts):
             self.output_texts[number] = value.listed
             return value.places if isinstance(value.places, TensorValue) else value.places.tensor(self.device)
-        text = f"{self.read.shown}: output {declared.name!r} is {'a sequence' if value is not None else 'optional'}"
-        raise GraphError(f"{text}, and a graph returns tensors", code="EK0530", place=user_place())
+        if isinstance(value, CountedItems):
+            return value.parts
+        text = f"{self.read.shown}: output {declared.name!r} is optional, and a graph returns tensors"
+        raise GraphError(text, code="EK0530", place=user_place())
+
+
+def _flat(results: Sequence[Result]) -> list[Result]:
+    """Outputs with those that are lists replaced by their items."""
+    flat: list[Result] = []
+    for declared, value in results:
+        flat += _flat([(declared, item) for item in value]) if isinstance(value, list) else [(declared, value)]
+    return flat
 
 
 def _with_values(node: Any, attributes: Mapping[str, Any]) -> Any:

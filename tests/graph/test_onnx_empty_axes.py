@@ -97,3 +97,11 @@ def test_limits_of_boxes_come_with_a_call(inputs: str, taken: Sequence[int]) -> 
     cases = ((0, 3, 0.0), (3, 0, 0.0), (12, 2, 0.3), (12, 9, 2.0), (1, 1, 0.0), (12, -1, 0.1))
     calls = [boxes(*each) for each in cases]
     same(text, [[*each[:2], *(each[k] for k in taken)] for each in calls], interpret=True)
+
+
+@pytest.mark.parametrize("most", [0, 2, (1 << 63) - 1])
+def test_a_known_number_of_boxes(most: int) -> None:
+    """PyTorch exports the largest int64."""
+    text = f"""g (float[1, n, 4] b, float[1, 2, k] s) => (int64[r, 3] y) <int64[1] m = {{{most}}}, float[1] i = {{0.5}}>
+        {{ y = NonMaxSuppression(b, s, m, i) }}"""
+    same(text, [boxes(number, 0, 0)[:2] for number in (0, 1, 12)], interpret=True)

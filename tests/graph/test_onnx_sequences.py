@@ -150,3 +150,18 @@ def test_what_rounds_may_not_do_with_a_sequence(body: str, message: str) -> None
     with pytest.raises(GraphError) as error:
         from_onnx(parser.parse_model(HEADER + text))
     assert error.value.code == "EK0529" and message.replace("makes", "make") in error.value.message
+
+
+def test_outputs_that_are_sequences() -> None:
+    """Items of a list are outputs of their own; of a sequence whose length a call says they are one tensor."""
+    text = """
+    g (float[3, 4] x, float[n, 4] z) => (seq(float[k]) items, float[3, 4] twice, seq(float[k]) more) {
+        items = SplitToSequence<axis = 0, keepdims = 0>(x)
+        twice = Add(x, x)
+        more = SplitToSequence<axis = 0, keepdims = 0>(z)
+    }"""
+    model = InferenceSession().load(from_onnx(parser.parse_model(HEADER + text)))
+    (x,), (z,) = rows(3, 5)
+    outputs = [each.to_numpy() for each in model.execute(x, z)]
+    for got, wanted in zip(outputs, [*x, x + x, z], strict=True):
+        np.testing.assert_array_equal(got, wanted)

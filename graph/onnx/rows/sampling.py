@@ -22,6 +22,7 @@ from ..call import NodeCall
 from ..known import KnownTensor
 from ..table import Array, Dims, Value, onnx_op
 
+MOST_BOXES: Final = (1 << 31) - 1
 MAX_DENOMINATOR: Final = 1000  # of fractions that files hold as float32
 
 
@@ -210,15 +211,16 @@ def non_max_suppression(
         boxes, scores = with_equal_axes(call, "the numbers of images", (boxes, 0), (scores, 0))
         boxes, scores = with_equal_axes(call, "the numbers of boxes and of scores", (boxes, 1), (scores, 2))
     limits = [_limit(each) for each in (most, iou_threshold, score_threshold)]
-    count = int(limits[0]) if isinstance(limits[0], float) else limits[0]
-    overlap = 0.0 if limits[1] is None else limits[1]
-    center = bool(center_point_box)
-    selected = ops.non_maximum_suppression(boxes, scores, 0 if count is None else count, overlap, limits[2], center)
+    count, overlap = (0 if each is None else each for each in limits[:2])
+    if not isinstance(count, TensorValue):
+        count = min(max(int(count), 0), MOST_BOXES)  # PyTorch exports the largest int64
+    selected = ops.non_maximum_suppression(boxes, scores, count, overlap, limits[2], bool(center_point_box))
     return ops.cast(selected, DType.int64)
 
 
-def _limit(value: Value) -> float | TensorValue | None:
+def _limit(value: Value) -> int | float | TensorValue | None:
     """A limit of one element: a number where it is known."""
     if isinstance(value, KnownTensor):
-        return float(value.numbers().reshape(-1)[0])
+        number: int | float = value.numbers().reshape(-1)[0].item()
+        return number
     return value if isinstance(value, TensorValue) else None
