@@ -98,7 +98,7 @@ def test_rounds_while_a_condition_holds() -> None:
 @pytest.mark.parametrize("keepdims", [0, 1])
 @pytest.mark.parametrize("split", ["", ", one"])
 def test_rows_as_a_sequence(axis: int, keepdims: int, split: str) -> None:
-    """`x.unbind()`: PyTorch's exporter writes a split of 1 beside keepdims = 0."""
+    """`x.unbind()`: PyTorch's exporter writes a split of 1 and keepdims = 0."""
     text = f"""
     g (float[n, 4] x) => (float[a] y, int64 length, float[c] z, float[d] w) <int64 one = {{1}}, int64 minus = {{-1}}> {{
         items = SplitToSequence<axis = {axis}, keepdims = {keepdims}>(x{split})

@@ -17,6 +17,7 @@ import onnx
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.indexing import Range, take
 from ...ops.stage import builtin, current
 from ...staging.value import TensorValue
 from ...types.dims import Dim
@@ -28,7 +29,16 @@ from ..known import KnownTensor, dims_from, known_dims
 from ..table import Value, onnx_op
 from .appended import appending, arm_result, arm_tensors, sequence_after
 from .independent_rounds import at_once
-from .rounds import Undo, collected, count_rounds, dim_of, is_constant, refuse_computed_sizes, unchanged
+from .rounds import (
+    Undo,
+    collected,
+    count_rounds,
+    dim_of,
+    has_known_sizes,
+    is_constant,
+    refuse_computed_sizes,
+    unchanged,
+)
 
 MOST_ROUNDS = 256
 
@@ -59,6 +69,9 @@ def if_(call: NodeCall, condition: Value, *, then_branch: object, else_branch: o
     if kinds[0] != kinds[1]:
         types = [[call.tensor(value).type for value in values] for values in both]
         return _one_arm(call, flag, (then_branch, else_branch), types)
+    tensors = [[x for x in values if isinstance(x, TensorValue)] for values in both]
+    if len(tensors[0]) == len(both[0]) and all(map(_joinable, *tensors)) and not all(map(_known_sizes, *tensors)):
+        return _both_arms(call, flag, (then_branch, else_branch))
     results = [arm_result(call, *each) for each in zip(call.node.output, *both, strict=False)]
     joint: list[list[TensorType]] = []  # of each result, the types of its tensors
     for output, result in zip(call.node.output, results, strict=False):
@@ -99,6 +112,38 @@ def _one_arm(
     operands = [ops.cast(flag, DType.int64), ops.constant(0 if second else 1, DType.int64, call.device)]
     builtin("creation", "require_sizes", operands, parameters)
     return tuple(call.run_graph(graphs[second], []))
+
+
+def _known_sizes(then: TensorValue, other: TensorValue) -> bool:
+    """Whether the sizes of a result in both arms are known before an arm runs."""
+    return all(has_known_sizes(x.type) for x in (then, other))
+
+
+def _joinable(then: TensorValue, other: TensorValue) -> bool:
+    """Whether the results of both arms differ along one axis at most."""
+    return sum(a != b for a, b in zip(then.shape, other.shape, strict=True)) <= 1
+
+
+def _both_arms(call: NodeCall, flag: TensorValue, graphs: Sequence[object]) -> tuple[Value, ...]:
+    """Runs both graphs, where one computes the size of a result, and takes the results of one: as many elements as it
+    has, and none of the other's."""
+    arms = [[call.tensor(value) for value in call.run_graph(graph, [])] for graph in graphs]
+    results: list[Value] = []
+    for pair in zip(*arms, strict=True):
+        then, other = pair
+        axis = next((k for k, (a, b) in enumerate(zip(then.shape, other.shape, strict=True)) if a != b), None)
+        if axis is None:
+            results.append(ops.where(flag, then, other))
+            continue
+        lengths = [ops.reshape(known_dims([x.shape[axis]]).tensor(call.device), [1]) for x in pair]
+        counts = [ops.where(flag, lengths[0], 0), ops.where(flag, 0, lengths[1])]
+        sizes = [dims_from(count, call.node.name or "branch")[0] for count in counts]
+        results.append(ops.concat([_first_elements(x, axis, size) for x, size in zip(pair, sizes, strict=True)], axis))
+    return tuple(results)
+
+
+def _first_elements(x: TensorValue, axis: int, count: Dim) -> TensorValue:
+    return take(x, [Range(0, 1, count if k == axis else dim) for k, dim in enumerate(x.shape)])
 
 
 def _joint_type(call: NodeCall, flag: TensorValue, then: TensorType, other: TensorType) -> TensorType:

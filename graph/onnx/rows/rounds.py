@@ -113,6 +113,11 @@ def _part_types(call: NodeCall, parts: Callable[[], Sequence[Value]]) -> list[Te
     return types
 
 
+def has_known_sizes(type: TensorType) -> bool:
+    """Whether a tensor that a graph inside of a node makes has sizes that are known before it runs."""
+    return all(current("graph").has_dim(name) for dim in type.shape for name in dim.parameters)
+
+
 def refuse_computed_sizes(call: NodeCall, type: TensorType, what: str) -> None:
     """Raises EK0529 where a tensor that a graph inside the node makes has a size that is not known before it runs."""
     for axis, dim in enumerate(type.shape):

@@ -188,7 +188,9 @@ def split_to_sequence(
     at = axis % x.rank
     dim = x.shape[at]
     if split is None or (not _rank(split) and _is_number(split, 1)):
-        bare = not keepdims  # ONNX ignores `keepdims` beside a split of 1; ONNX Runtime and PyTorch's exporter do not
+        bare = (
+            not keepdims
+        )  # ONNX ignores `keepdims` where a split is given; ONNX Runtime and PyTorch's exporter do not
         if not isinstance(dim, StaticDim):
             items = moved(x, 0, at)
             return (CountedItems(items if bare else ops.unsqueeze(items, at + 1)),)
