@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any, Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import DType
 from ..ir import GraphIR, Item, Node
 from ..renumbering import Rewriting
@@ -28,6 +29,7 @@ from .pack_weights import KernelOf, held_values
 from .prepare_weights import prepared_by
 
 Numbers = tuple[int, ...]
+Parameters = tuple[tuple[str, int | Numbers], ...]
 
 FAMILY: Final = "packed_convolution"
 PAIRED_FAMILY: Final = "paired_convolution"
@@ -92,10 +94,18 @@ def _steps(results: int, rows: int) -> float:
     return -(-results // rows) * (rows + 1.2)
 
 
+@dataclass(frozen=True)
+class PackedFilter:
+    """A filter, a value of the graph before, in strips of some rows that a kernel with `parameters` packs."""
+
+    filter: int
+    rows: int
+    parameters: Parameters
+
+
 class FilterPacking(Rewriting):
     pass_name = "pack_filters"
     split, pack, pairs = (FAMILY, "split_places"), (FAMILY, "pack_filter"), False
-    grouped = True  # whether filters of several groups are packed
 
     def __init__(self, ir: GraphIR, vector_bits: int, kernel_of: KernelOf) -> None:
         super().__init__(ir)
@@ -104,7 +114,7 @@ class FilterPacking(Rewriting):
         self.shared: dict[int, int] = {}  # by results, rows of a strip for maps of many places
         self.held = held_values(ir, computed=True)  # as a filter of integers without its zero point
         self.sources = {value: each for each in ir.nodes for value in each.results}
-        self.packed: dict[tuple[int, int], int] = {}  # by filter, a value of `ir`, and rows, that in strips
+        self.packed: dict[PackedFilter, int] = {}
 
     def run(self) -> GraphIR:
         """The new graph. Strips stand before all else, so that the bodies of branches and loops may read them."""
@@ -112,9 +122,9 @@ class FilterPacking(Rewriting):
         many = (self.of_a_group(item) for item in packed if self.is_small(item) == "no")
         self.shared = shared_strip_rows(many, self.vector_bits)
         for item in packed:
-            rows = self.rows_of(item)
-            if (item.operands[1], rows) not in self.packed:
-                self.packed[item.operands[1], rows] = self._strips(item, rows)
+            filter = self.packed_filter(item)
+            if filter not in self.packed:
+                self.packed[filter] = self._strips(item, filter)
         return super().run()
 
     def rewrite(self, number: int, item: Item) -> None:
@@ -136,7 +146,7 @@ class FilterPacking(Rewriting):
         rows = self.rows_of(item)
         given |= {"groups": parameters["groups"], "rows": rows, "direct": is_direct, "small": self.is_small(item)}
         given |= {"pairs": self.pairs}
-        operands = [image, self.packed[filter, rows]]
+        operands = [image, self.packed[self.packed_filter(item)]]
         return self.replace(item, self.add(self.made_by((FAMILY, "conv_packed"), given, operands, out, item)))
 
     def may_pack(self, node: Node) -> bool:
@@ -161,6 +171,14 @@ class FilterPacking(Rewriting):
     def of_a_group(self, node: Node) -> int:
         """How many results a group of a convolution has."""
         return int(self.ir.types[node.operands[1]].shape[0]) // int(dict(node.parameters)["groups"])
+
+    def packed_filter(self, node: Node) -> PackedFilter:
+        """The filter of a convolution as it is packed."""
+        return PackedFilter(node.operands[1], self.rows_of(node), self.packing(node))
+
+    def packing(self, node: Node) -> Parameters:
+        """The parameters of the kernel that packs the filter of a convolution."""
+        return (("groups", dict(node.parameters)["groups"]),)
 
     def rows_of(self, node: Node) -> int:
         """How many results a strip of a convolution's filter has."""
@@ -196,21 +214,19 @@ class FilterPacking(Rewriting):
             size = size * phases * (places + (taps[t] - 1) * dilation[t] // stride[t])
         return [out.shape[0], size + PANEL]
 
-    def _strips(self, node: Node, rows: int) -> int:
-        filter, groups = node.operands[1], dict(node.parameters)["groups"]
+    def _strips(self, node: Node, packed: PackedFilter) -> int:
+        filter, groups, rows = packed.filter, dict(node.parameters)["groups"], packed.rows
         type = self.ir.types[filter]
         assert isinstance(type, TensorType)
         results = self.of_a_group(node)
-        strips = type.with_shape(self.strip_shape(groups * -(-results // rows), tuple(map(int, type.shape[1:])), rows))
-        kernel = self.kernel_of(*self.pack)
-        parameters = (("groups", groups),) if self.grouped else ()
-        held = self.held[filter]
-        (value,) = self.add(prepared_by(self.ir, kernel, parameters, [filter], strips, len(self.made), held))
+        shape = self.strip_shape(groups * -(-results // rows), tuple(map(int, type.shape[1:])), packed)
+        kernel, held, strips = self.kernel_of(*self.pack), self.held[filter], type.with_shape(shape)
+        (value,) = self.add(prepared_by(self.ir, kernel, packed.parameters, [filter], strips, len(self.made), held))
         return value
 
-    def strip_shape(self, strips: int, taps: Numbers, rows: int) -> list[int]:
+    def strip_shape(self, strips: int, taps: Numbers, packed: PackedFilter) -> list[int]:
         """The shape of so many strips; `taps` of a filter with its channels."""
-        return [strips, prod(taps), rows]
+        return [strips, prod(taps), packed.rows]
 
     def made_by(
         self, kernel: tuple[str, str], parameters: dict[str, Any], operands: list[int], type: Any, item: Node
@@ -235,5 +251,5 @@ class _PairPacking(FilterPacking):
         size = super()._split_shape(image, paired, (*taps[:-1], 1), stride, dilation)[1] - PANEL
         return [out.shape[0], FACTORS * size + PANEL]
 
-    def strip_shape(self, strips: int, taps: Numbers, rows: int) -> list[int]:
-        return [FACTORS * strips, prod(taps[:-1]), rows]
+    def strip_shape(self, strips: int, taps: Numbers, packed: PackedFilter) -> list[int]:
+        return [FACTORS * strips, prod(taps[:-1]), packed.rows]

@@ -33,21 +33,29 @@ from ...dsl import (
 from ..algorithms.algorithm import unravelled
 from ..algorithms.products import DEPTH, TASKS, VECTORS, WORK
 from ..algorithms.register_tiles import add_tile
-from ..algorithms.squares import FACTORS, SQUARE, filter_factors, finish_squares, store_row_factors
+from ..algorithms.squares import (
+    element_factors,
+    factors_of,
+    factors_of_square,
+    finish_squares,
+    store_row_factors,
+    tap_factors,
+)
 
 T = TypeVar("T", bound=Numeric)
 
 SQUARES = 64  # of a block, about
-ACROSS = 32  # squares of a row of a block, at most
-STRIPS = 6  # that are computed of a block, one after the other
+ACROSS = 64  # squares of a row of a block, at most
+STRIPS = 4  # that are computed of a block, one after the other
 LEAST_STRIPS = 12  # of a task, if there are so many: each task computes the factors of its block
 
 
 @register("pack_squares", writes_once=True)
-def pack_squares(out: OutputTensor[T, "p k r"], filter: InputTensor[T, "f c 3 3"]) -> None:
+def pack_squares(out: OutputTensor[T, "p k r"], filter: InputTensor[T, "f c 3 3"], *, stride: tuple[int, int]) -> None:
     """The strips of all results for each factor, one after the other; their steps are channels."""
     strips, depth, rows = out.shape
-    results, each = filter.dim(0), strips // SQUARE
+    down, across = factors_of(stride[0]), factors_of(stride[1])
+    results, each = filter.dim(0), strips // (down * across)
 
     def strip(s: Index):
         for i in range(rows):
@@ -55,14 +63,14 @@ def pack_squares(out: OutputTensor[T, "p k r"], filter: InputTensor[T, "f c 3 3"
             for k in range(depth):
                 if result < results:
                     columns = tuple(
-                        filter_factors(tuple(filter[result, k, u, v] for u in unroll(3))) for v in unroll(3)
+                        tap_factors(tuple(filter[result, k, u, v] for u in unroll(3)), stride[0]) for v in unroll(3)
                     )
-                    for u in unroll(FACTORS):
-                        row = filter_factors(tuple(columns[v][u] for v in unroll(3)))
-                        for v in unroll(FACTORS):
-                            out[(u * FACTORS + v) * each + s, k, i] = row[v]
+                    for u in unroll(down):
+                        row = tap_factors(tuple(columns[v][u] for v in unroll(3)), stride[1])
+                        for v in unroll(across):
+                            out[(u * across + v) * each + s, k, i] = row[v]
                 else:
-                    for t in unroll(SQUARE):
+                    for t in unroll(down * across):
                         out[t * each + s, k, i] = T(0)
 
     parallel_for(each, strip, grain=ceildiv(WORK, depth * rows * 30 + 16))
@@ -74,22 +82,26 @@ def conv_squares(
     x: InputTensor[T, "b c y z"],
     strips: InputTensor[T, "p k r"],
     *,
+    stride: tuple[int, int],
     before: tuple[int, int],
     rows: int,
 ) -> None:
     """The convolution of images with a filter of which `pack_squares` made strips of `rows` results.
 
-    `before` says how many zeros lie before the first row and column of an image.
+    Args:
+        stride: 1 or 2 along each axis.
+        before: how many zeros lie before the first row and column of an image.
     """
     lanes = max(compiled_for().vector_bits // T.bits, 1)
-    each = strips.dim(0) // SQUARE
+    square = factors_of_square(stride)
+    each = strips.dim(0) // square
     down, across = ceildiv(out.dim(2), 2), ceildiv(out.dim(3), 2)
     columns = max(ceildiv(across, max(ceildiv(across, ACROSS), 1)), 1)
     column_blocks = ceildiv(across, columns)
     lines = max(ceildiv(down, max(ceildiv(down, max(SQUARES // columns, 1)), 1)), 1)
     row_blocks = ceildiv(down, lines)
     blocks = out.dim(0) * row_blocks * column_blocks
-    wanted = min(blocks * lines * columns * out.dim(1) * SQUARE * x.dim(1) // (1 << 20), TASKS)
+    wanted = min(blocks * lines * columns * out.dim(1) * square * x.dim(1) // (1 << 20), TASKS)
     strip_blocks = max(min(ceildiv(wanted, max(blocks, 1)), each // LEAST_STRIPS), 1)
     height = ceildiv(each, strip_blocks)
 
@@ -99,9 +111,9 @@ def conv_squares(
         )
         a, b, s = row_block * lines, column_block * columns, strip_block * height
         place = (a, min(lines, down - a), b, min(columns, across - b))
-        _compute_block(out, x, strips, n, place, (s, min(s + height, each), each), before, (rows, lanes))
+        _compute_block(out, x, strips, n, place, (s, min(s + height, each), each), (stride, before), (rows, lanes))
 
-    work = height * rows * lines * columns * SQUARE * x.dim(1)
+    work = height * rows * lines * columns * square * x.dim(1)
     parallel_for(blocks * strip_blocks, block, grain=ceildiv(WORK, work + 16))
 
 
@@ -112,7 +124,7 @@ def _compute_block(
     n: Index,
     place: tuple[Index, Index, Index, Index],
     own: tuple[Index, Index, Index],
-    before: tuple[int, int],
+    windows: tuple[tuple[int, int], tuple[int, int]],
     strip: tuple[int, int],
 ) -> None:
     """Computes some strips of results for a block of squares of an image.
@@ -120,19 +132,20 @@ def _compute_block(
     Args:
         place: the first row and column of squares, each with how many there are.
         own: the first strip, the one behind the last, and how many there are.
-        before: as for `conv_squares`.
+        windows: `stride` and `before` of `conv_squares`.
         strip: the rows of a strip, and the lanes of a vector.
     """
-    T, (rows, lanes) = out.dtype, strip
+    T, (rows, lanes), stride = out.dtype, strip, windows[0]
+    square = factors_of_square(stride)
     depth, width = strips.dim(1), VECTORS * lanes
     squares = place[1] * place[3]
     panels = ceildiv(squares, width)
     pitch = SQUARES
     factor = STRIPS * rows * pitch
-    seen = scratch[T](SQUARE * (panels * depth + 1) * width)
-    sums = scratch[T](SQUARE * factor)
+    seen = scratch[T](square * (panels * depth + 1) * width)
+    sums = scratch[T](square * factor)
     finished = stack[T](4 * rows * pitch, zeroed=False)
-    _fill_block(seen, x, n, place, before, lanes)
+    _fill_block(seen, x, n, place, windows, lanes)
 
     def add_products(s: Index, count: Index, t: Index, p: Index, vectors: int):
         """The sums of some strips for one factor and a panel."""
@@ -148,7 +161,7 @@ def _compute_block(
 
     for s in range(own[0], own[1], STRIPS):
         count = min(own[1] - s, STRIPS)
-        for t in range(SQUARE):
+        for t in range(square):
             for p in range(squares // width):
                 add_products(s, count, t, p, VECTORS)
             if squares % width > lanes:
@@ -156,7 +169,7 @@ def _compute_block(
             elif squares % width > 0:
                 add_products(s, count, t, squares // width, 1)
         for i in range(count):
-            finish_squares(finished, sums, i * rows * pitch, (rows, squares, factor), pitch, lanes)
+            finish_squares(finished, sums, i * rows * pitch, (rows, squares, pitch, factor), stride, lanes)
             _store_strip(out, finished, n, (s + i) * rows, rows, place, pitch)
 
 
@@ -165,49 +178,53 @@ def _fill_block(
     x: AnyTensor,
     n: Index,
     place: tuple[Index, Index, Index, Index],
-    before: tuple[int, int],
+    windows: tuple[tuple[int, int], tuple[int, int]],
     lanes: int,
 ) -> None:
     """Stores the factors of the elements of a block, in panels: for each channel a panel's squares side by side."""
-    T = x.dtype
+    T, (stride, before) = x.dtype, windows
     depth, width = x.dim(1), VECTORS * lanes
+    top, left = 2 * stride[0] * place[0] - before[0], 2 * stride[1] * place[2] - before[1]
     lines, columns = place[1], place[3]
     panels = ceildiv(lines * columns, width)
-    padded, pitch = 2 * (columns + 2 * lanes), (lines + 1) * columns + 2 * width
+    phases, across = 2 * stride[0], factors_of(stride[1])
+    padded, pitch = 2 * stride[1] * (columns + 2 * lanes), (lines + 1) * columns + 2 * width
     held = scratch[T](2 * padded)  # two rows: one is read while the stores of the other go on
-    factors = scratch[T](2 * FACTORS * pitch)  # of rows: of the even ones, then of the odd ones
+    factors = scratch[T](phases * across * pitch)  # of rows, in the order of their remainders by `phases`
     for k in range(2 * padded):
         held.pointer(0)[k] = T(0)
-    for k in range(2 * FACTORS * pitch):
+    for k in range(phases * across * pitch):
         factors.pointer(0)[k] = T(0)
-    top, left = 2 * place[0] - before[0], 2 * place[2] - before[1]
-    low = max(-left, 0)
-    there = max(min(x.dim(3) - left, 2 * columns + 2) - low, 0)  # elements of a row
+    low, count = max(-left, 0), phases * lines + 3 - stride[0]
+    there = max(min(x.dim(3) - left, 2 * stride[1] * columns + 3 - stride[1]) - low, 0)  # elements of a row
     for c in range(depth):
-        for r in range(2 * lines + 3):
+        for r in range(count + 1):
             row = held.pointer(r % 2 * padded + low)
-            inside = (top + r >= 0) & (top + r < x.dim(2)) & (r < 2 * lines + 2)
+            inside = (top + r >= 0) & (top + r < x.dim(2)) & (r < count)
 
             def copy(k: Index, width: int, row: Pointer[Numeric] = row, c: Index = c, r: Index = r):
                 row.store(x.load(n, c, top + r, left + low + k, width=width), k)
+                x.prefetch(n, min(c + 1, depth - 1), top + r, left + low + k)  # the next channel lies elsewhere
 
             vectorize(there if inside else 0, lanes, copy)
             if not inside:
                 for k in range(there):
                     row[k] = T(0)
             if r > 0:
-                done = factors.pointer((r - 1) % 2 * FACTORS * pitch + (r - 1) // 2 * columns)
-                store_row_factors(done, held.pointer((r - 1) % 2 * padded), columns, pitch, lanes)
+                done = factors.pointer((r - 1) % phases * across * pitch + (r - 1) // phases * columns)
+                store_row_factors(done, held.pointer((r - 1) % 2 * padded), columns, pitch, stride[1], lanes)
         for p in range(panels):
-            for t in unroll(FACTORS):
-                even, odd = factors.pointer(t * pitch + p * width), factors.pointer((FACTORS + t) * pitch + p * width)
+            for t in unroll(across):
                 new: tuple[tuple[Numeric, ...], ...] = ()
                 for v in unroll(VECTORS):
-                    d0, d1 = even.load(v * lanes, width=lanes), odd.load(v * lanes, width=lanes)
-                    d2, d3 = even.load(columns + v * lanes, width=lanes), odd.load(columns + v * lanes, width=lanes)
-                    new = (*new, (d0 - d2, d1 + d2, d2 - d1, d1 - d3))
-                for u in unroll(FACTORS):
-                    at = ((u * FACTORS + t) * (panels * depth + 1) + p * depth + c) * width
+                    at = t * pitch + p * width + v * lanes
+                    rows = tuple(
+                        factors.load(u % phases * across * pitch + u // phases * columns + at, width=lanes)
+                        for u in unroll(phases + 3 - stride[0])
+                    )
+                    new = (*new, element_factors(rows, stride[0]))
+                for u in unroll(factors_of(stride[0])):
+                    at = ((u * across + t) * (panels * depth + 1) + p * depth + c) * width
                     for v in unroll(VECTORS):
                         seen.pointer(0).store(new[v][u], at + v * lanes)
 
