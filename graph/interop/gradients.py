@@ -96,13 +96,16 @@ def _checked(schema: OpSchema, given: object, place: Place | None) -> list[Any]:
     return results
 
 
-def _refuse(schema: OpSchema, what: str, place: Place | None) -> NoReturn:
+_EACH = "return one gradient for each input, in their order, and None for what has none"
+
+
+def _refuse(schema: OpSchema, what: str, place: Place | None, hint: str = _EACH) -> NoReturn:
     raise GraphError(
         f"the backward of op {schema.name!r} {what}",
         code="EK0882",
         place=place or user_place(),
         op=schema.name,
-        hint="return one gradient for each input, in their order, and None for what has none",
+        hint=hint,
     )
 
 
@@ -124,8 +127,15 @@ def _by_kernel(
     for argument in backward.schema.tensors:
         names = wanted if argument.role is Role.OUTPUT else known
         if argument.name not in names:
-            what = f"is kernel {backward.schema.name!r}, whose argument {argument.name!r} is none of {', '.join(names)}"
-            _refuse(schema, what, argument.place)
+            is_output = argument.role is Role.OUTPUT
+            what = f"is kernel {backward.schema.name!r}, whose {'output' if is_output else 'input'} {argument.name!r}"
+            hint = (
+                "an output of such a kernel is named grad_x where it is the gradient of input x"
+                if is_output
+                else "an input of such a kernel has the name of an input or an output of the op, or is named grad_out"
+                " where it is the gradient of output out"
+            )
+            _refuse(schema, f"{what} is none of {', '.join(names)}", argument.place, hint)
     taken = {parameter.name for parameter in backward.schema.parameters}
     parameters = {name: value for name, value in context.parameters.items() if name in taken}
     outcome = runner.kernel(backward, [known[argument.name] for argument in backward.schema.inputs], parameters)
