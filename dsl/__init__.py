@@ -7,6 +7,7 @@ A name is declared in one place, a file of `language`, which exports it by its `
 
 from __future__ import annotations
 
+from inspect import currentframe as _currentframe
 from typing import TYPE_CHECKING
 
 from .diagnostics.shield import shielded as _shielded
@@ -26,6 +27,7 @@ with _shielded():
     from .language.kinds import *
     from .language.loops import *
     from .language.mathematics import *
+    from .language.missing_names import missing as _missing
     from .language.native import *
     from .language.python import *
     from .language.structs import *
@@ -35,3 +37,8 @@ if not TYPE_CHECKING:  # checkers follow the imports
     __all__ = ["DType", "autotune", "implements", "kernels_of", "register"]
     for _family in vars(_language).values():
         __all__ += getattr(_family, "__all__", ())
+
+    def __getattr__(name: str) -> object:
+        """Refuses a name that the language does not have, with what to write instead."""
+        frame = _currentframe()
+        raise _missing(__name__, name, __all__, None if frame is None else frame.f_back)

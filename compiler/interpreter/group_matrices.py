@@ -13,7 +13,7 @@ import numpy as np
 from ..ir.program import Op
 from ..targets.products import BY_NAME
 from .machine import Evaluate, Machine, Meeting, evaluates
-from .matrices import Array, as_tf32
+from .matrices import Array, as_tf32, of_halves
 from .pointers import InterpretedPointer, load
 
 THREADS = np.arange(128)
@@ -85,19 +85,38 @@ def _multiply_tensor(op: Op, machine: Machine) -> Evaluate:
     def combine(given: dict[int, object]) -> dict[int, object]:
         brought = {lane: values for lane, values in given.items() if isinstance(values, tuple)}
         right = [_matrix(machine, op, brought[0][:2], columns, "right", k) for k in range(steps)]
+        blocks = len(attrs["left_at"]) // steps
+        factors = _factors(op, brought, blocks)
+        right = [each * factors[-1][:columns, k] for k, each in enumerate(right)] if factors else right
         sums = []
-        for block in range(len(attrs["left_at"]) // steps):
+        for block in range(blocks):
             places = range(block * steps, block * steps + steps)
             left = [_matrix(machine, op, brought[0][2:4], 128, "left", k) for k in places]
+            left = [each * factors[block][:, k] for k, each in enumerate(left)] if factors else left
             sums.append(np.sum([a @ b.T for a, b in zip(left, right, strict=True)], axis=0))
         made: dict[int, object] = {}
         for lane, values in brought.items():
             rows = [total[first[lane] + 8 * k].reshape(-1, 8) for total in sums for k in range(4)]
             product = np.concatenate([each[:, PAIR[lane] : PAIR[lane] + 2].reshape(-1) for each in rows])
-            made[lane] = _added(op, product, values[4:])
+            made[lane] = _added(op, product, values[4 : 4 + len(op.results)])
         return made
 
     return lambda *operands: Meeting(op, operands, combine)
+
+
+def _factors(op: Op, brought: dict[int, tuple[object, ...]], blocks: int) -> list[Array]:
+    """The scales of each 128 rows of a, then of b, for each element of each step: rows, steps, the inner axis. A lane
+    brings words of four neighbours; those of rows 32 apart follow each other. None where there are none."""
+    row, steps, first = BY_NAME[op.attrs["row"]], len(op.attrs["right_at"]), 4 + len(op.results)
+    if row.scale is None:
+        return []
+    words = np.array([brought[lane][first:] for lane in range(32)]).astype(np.float64)  # lanes, words, four scales
+    count, made = steps * row.scales // 4, list[Array]()
+    for taken in (*[4 * count] * blocks, words.shape[1] - 4 * count * blocks):
+        part, words = words[:, :taken], words[:, taken:]
+        rows = part.reshape(32, count, -1, 4).transpose(2, 0, 1, 3).reshape(-1, steps, row.scales)
+        made.append(rows.repeat(row.block, 2))
+    return made
 
 
 def _added(op: Op, product: Array, sums: Sequence[object]) -> object:
@@ -113,11 +132,15 @@ def _matrix(machine: Machine, op: Op, side: Sequence[object], count: int, name: 
     """An operand of one instruction, from shared memory."""
     row, (pointer, offset) = BY_NAME[op.attrs["row"]], side
     assert isinstance(pointer, InterpretedPointer) and isinstance(offset, np.integer)
-    size = row.a.bits // 8
+    stored = row.of_bytes
+    size = stored.a.bits // 8
     at = op.attrs[f"{name}_at"][step]
-    indices = places((count, row.shape[2]), op.attrs[name], at, size) // size + int(offset)
+    indices = places((count, stored.shape[2]), op.attrs[name], at, size) // size + int(offset)
     elements = [load(pointer, int(index), 1, machine.op, op.location) for index in indices.reshape(-1)]
-    made = np.array(elements).reshape(indices.shape).astype(np.float64 if row.acc.is_float() else np.int64)
+    made = np.array(elements).reshape(indices.shape)
+    if stored is not row:
+        return of_halves(made, 1, row)
+    made = made.astype(np.float64 if row.acc.is_float() else np.int64)
     return as_tf32(made) if row.precision == "tf32" else made
 
 

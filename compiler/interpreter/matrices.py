@@ -80,7 +80,7 @@ def _factors(row: MatrixProduct, brought: dict[int, tuple[Array, ...]], first: i
     return of_a.repeat(k // count, 1), of_b.repeat(k // count, 0)
 
 
-def _of_halves(bytes: Array, axis: int, row: MatrixProduct) -> Array:
+def of_halves(bytes: Array, axis: int, row: MatrixProduct) -> Array:
     """The elements of bytes that have two each, along an axis, the lower half first."""
     whole = bytes.astype(np.uint8)
     halves = np.stack([whole & 15, whole >> 4], axis + 1).astype(np.uint8)
@@ -108,7 +108,7 @@ def _multiply(op: Op, machine: Machine) -> Evaluate:
         if row.precision == "tf32":
             matrices |= {kind: as_tf32(matrices[kind]) for kind in ("a", "b")}
         if stored is not row:
-            matrices |= {kind: _of_halves(matrices[kind], "ab".index(kind) ^ 1, row) for kind in "ab"}
+            matrices |= {kind: of_halves(matrices[kind], "ab".index(kind) ^ 1, row) for kind in "ab"}
         if row.scale is not None:
             of_a, of_b = _factors(row, brought, op.attrs["first"])
             matrices |= {"a": matrices["a"] * of_a, "b": matrices["b"] * of_b}

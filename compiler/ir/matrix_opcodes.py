@@ -99,9 +99,13 @@ _IN_TENSOR_MEMORY = OpAttribute(
 TENSOR_MEMORY = Opcode(
     "tensor_memory",
     "pointer to shared memory; where a kernel begins, takes attrs columns of tensor memory, and makes the barriers at"
-    " which products arrive",
+    " which products arrive; scales: where places for so many words of scales begin",
     (POINTER,),
-    attrs={"columns": OpAttribute(whole(0, 513)), **WARP_OF},
+    attrs={
+        "columns": OpAttribute(whole(0, 513)),
+        "scales": OpAttribute(lambda value: isinstance(value, tuple), required=False),
+        **WARP_OF,
+    },
     rule=rules.at_mbarrier(0),
     writes=True,
     convergent=Scope.block,
@@ -109,8 +113,9 @@ TENSOR_MEMORY = Opcode(
 )
 MULTIPLY_TENSOR = Opcode(
     "multiply_tensor",
-    "pointer and offset of b in shared memory, of a; sums as those of `multiply_groups` -> the sums plus the product,"
-    " which lie in tensor memory until `product_wait`; attrs as there; first: the column that the sums begin in",
+    "pointer and offset of b in shared memory, of a; sums as those of `multiply_groups`; words of four scales, those of"
+    " a first -> the sums plus the product, which lie in tensor memory until `product_wait`; attrs as there; first: the"
+    " column that the sums begin in; scales: the one that scales begin in, at two places by turns",
     (POINTER, INTEGER, POINTER, INTEGER),
     more=NUMBER,
     gives_more=True,
@@ -123,6 +128,7 @@ MULTIPLY_TENSOR = Opcode(
         "right_at": _PLACES,
         "fresh": OpAttribute(one_of(True, False)),
         "first": OpAttribute(whole(0, 512)),
+        "scales": OpAttribute(whole(0, 512), required=False),
         "lanes": OpAttribute(one_of(128)),
         "block": WARP_OF["block"],
     },

@@ -341,8 +341,8 @@ def _sums(op: Op, sums: Sequence[Value]) -> str | None:
 
 def multiply_tensor(op: Op) -> str | None:
     """Operands in shared memory, sums as results; for each 128 rows and each step along the inner axis one product."""
-    b, a, sums = _pointer(op.operands[0]), _pointer(op.operands[2]), op.operands[4:]
-    attrs = op.attrs
+    b, a, attrs = _pointer(op.operands[0]), _pointer(op.operands[2]), op.attrs
+    sums, words = op.operands[4 : 4 + len(op.results)], op.operands[4 + len(op.results) :]
     if b.space != "shared" or a.space != "shared" or a.dtype is not b.dtype:
         return f"multiplies {a} and {b}"
     if (problem := _sums(op, sums)) is not None:
@@ -350,7 +350,19 @@ def multiply_tensor(op: Op) -> str | None:
     blocks, steps = sum(value.simd.width for value in sums) / attrs["columns"], len(attrs["right_at"])
     if not steps or len(attrs["left_at"]) != blocks * steps:
         return f"multiplies {len(attrs['left_at'])} parts of a and {steps} of b for {blocks} blocks of rows"
+    row = BY_NAME[attrs["row"]]
+    if ("scales" in attrs, len(words)) != (row.scale is not None, sum(scale_words(op))):
+        return f"has {len(words)} words of scales for {row.name}"
+    if any(word.type != SIMDType(row.scale, 4) for word in words if row.scale is not None):
+        return f"takes scales from {words[0].type}"
     return None
+
+
+def scale_words(op: Op) -> tuple[int, int]:
+    """How many words of scales a product in tensor memory has of a, and of b."""
+    row, steps, columns = BY_NAME[op.attrs["row"]], len(op.attrs["right_at"]), op.attrs["columns"]
+    words = steps * row.scales // 4
+    return words * 4 * (len(op.attrs["left_at"]) // steps), words * -(-columns // 32)
 
 
 def product_wait(op: Op) -> str | None:

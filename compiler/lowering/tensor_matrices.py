@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...dsl.types.dtype import SIMDType
+from ...dsl.types.dtype import DType, SIMDType
 from ..ir.copy_opcodes import RING
 from ..ir.program import Op, Value
+from ..ir.rules import scale_words
 from ..targets.products import BY_NAME
 from . import grids, group_matrices
 from .bulk_copies import (
@@ -48,13 +49,15 @@ def description(how: Sequence[int]) -> int:
     return first << 16 | second << 32 | 1 << 46 | SWIZZLES[width] << 61
 
 
-def instruction(op: Op) -> int:
-    """The bits that say which matrices are multiplied: formats, the orders of axes, columns, rows."""
+def instruction(op: Op, first: int = 0) -> int:
+    """The bits that say which matrices are multiplied: formats, the orders of axes, columns, rows; with scales, which
+    one of a word is the first, and their format."""
     row, attrs = BY_NAME[op.attrs["row"]], op.attrs
-    sums = 1 if row.acc.is_float() else 2
     orders = int(attrs["left"][3]) << 15 | int(attrs["right"][3]) << 16
-    bits: int = sums << 4 | row.format << 7 | row.format << 10 | orders | attrs["columns"] >> 3 << 17 | ROWS >> 4 << 24
-    return bits
+    bits: int = row.format << 7 | row.format << 10 | orders | attrs["columns"] >> 3 << 17 | ROWS >> 4 << 24
+    if row.scale is not None:
+        return bits | int(row.scale is DType.float8_e8m0fnu) << 23 | first << 4 | first << 29
+    return bits | (1 if row.acc.is_float() else 2) << 4
 
 
 def _text(w: FunctionWriter, text: str, constraints: str = "", given: str = ": () -> ()") -> None:
@@ -128,6 +131,7 @@ def _multiply(w: FunctionWriter, op: Op) -> None:
     state, attrs = w.tensor, op.attrs
     assert state is not None
     make_room(w, state.products)
+    scales = _scales(w, op)
     w.line(bulk_operations(w).order.format())
     _barrier(w)
     issued = load_slot(w, state.products.issued)
@@ -140,32 +144,77 @@ def _multiply(w: FunctionWriter, op: Op) -> None:
             [_described(w, side, description(attrs[name]) + at // unit) for at in attrs[f"{name}_at"]]
             for side, name in sides
         )
-        given = [state.base, barrier, *a, *b]
-        types = ["i32", "!llvm.ptr<3>", *["i64"] * len(a + b)]
-        _text(
-            w,
-            _products(op),
-            ",".join(["r", *["l"] * (len(types) - 1)]),
-            f"{', '.join(given)} : ({', '.join(types)}) -> ()",
-        )
+        given = [state.base, barrier, *a, *b, *scales]
+        types = ["i32", "!llvm.ptr<3>", *["i64"] * len(a + b), *["i32"] * len(scales)]
+        registers = ["r" if each == "i32" else "l" for each in types]
+        _text(w, _products(op), ",".join(registers), f"{', '.join(given)} : ({', '.join(types)}) -> ()")
     w.close(place)
     store_slot(w, w.op(f"arith.addi {issued}, {i32(w, 1)} : i32"), state.products.issued)
     for result in op.results:
         w.bind(result, w.op(f"llvm.mlir.undef : {mlir_type(result.simd)}"))
 
 
+def _scales(w: FunctionWriter, op: Op) -> list[str]:
+    """Writes words of scales to this product's place in tensor memory, when the product before the last one has ended.
+    Gives the first column there; none where there are no scales."""
+    state, words = w.tensor, op.operands[4 + len(op.results) :]
+    assert state is not None
+    if not words:
+        return []
+    issued, one = load_slot(w, state.products.issued), i32(w, 1)
+    await_copies(w, state.products, w.op(f"arith.subi {issued}, {one} : i32"))
+    turn = w.op(f"arith.muli {w.op(f'arith.andi {issued}, {one} : i32')}, {i32(w, len(words))} : i32")
+    place = w.op(f"arith.addi {turn}, {i32(w, op.attrs['scales'])} : i32")
+    first = w.op(f"arith.addi {state.base}, {place} : i32")
+    own = w.op(f"arith.addi {first}, {_lanes(w, state)} : i32")
+    lines, done = ["{ .reg .b32 to;"], 0
+    while done < len(words):
+        count = 1 << (len(words) - done).bit_length() - 1
+        taken = ", ".join(f"${1 + done + k}" for k in range(count))
+        lines.append(f"add.u32 to, $0, {done};")
+        lines.append(f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [to], {{{taken}}};")
+        done += count
+    text = " ".join([*lines, "tcgen05.wait::st.sync.aligned; }"])
+    given = [own, *(w.op(f"llvm.bitcast {w.name(word)} : vector<4xi8> to i32") for word in words)]
+    types = ", ".join(["i32"] * len(given))
+    _text(w, text, ",".join("r" * len(given)), f"{', '.join(given)} : ({types}) -> ()")
+    return [first]
+
+
+def _lanes(w: FunctionWriter, state: TensorState) -> str:
+    """The first lane of this warp in tensor memory, as the upper half of an address."""
+    warp = w.op(f"arith.divui {grids.thread_number(w, state.block)}, {i32(w, w.target.warp_size)} : i32")
+    return w.op(f"arith.shli {warp}, {i32(w, 21)} : i32")  # 32 lanes a warp
+
+
+def _places_of_scales(op: Op, block: int, step: int, operand: int) -> list[str]:
+    """Instructions that say where the scales of a step are: `operand` is the number of the first column of scales."""
+    row, steps = BY_NAME[op.attrs["row"]], len(op.attrs["right_at"])
+    words, (of_a, of_b) = steps * row.scales // 4, scale_words(op)
+    word, first = divmod(step * row.scales, 4)
+    left, right = (block * words + word) * 4, of_a + word * (of_b // words)
+    places = [f"add.u32 {name}, ${operand}, {at};" for name, at in (("left", left), ("right", right))]
+    return [f"mov.b32 what, {instruction(op, first)};", *places]
+
+
 def _products(op: Op) -> str:
-    """The instructions, for each 128 rows one after the other, whose operands are numbered: base, barrier, a, b."""
-    attrs, name = op.attrs, BY_NAME[op.attrs["row"]].intrinsic
+    """The instructions, for each 128 rows one after the other, whose operands are numbered: base, barrier, a, b, and
+    the first column of scales."""
+    attrs, row = op.attrs, BY_NAME[op.attrs["row"]]
     steps = len(attrs["right_at"])
     blocks = len(attrs["left_at"]) // steps
-    lines = ["{ .reg .pred add, new; .reg .b32 into, what;", f"mov.b32 what, {instruction(op)};"]
+    lines = ["{ .reg .pred add, new; .reg .b32 into, what, left, right;", f"mov.b32 what, {instruction(op)};"]
     lines += ["setp.eq.b32 add, 0, 0;", "setp.ne.b32 new, 0, 0;"]
     for block in range(blocks):
         lines.append(f"add.u32 into, $0, {attrs['first'] + block * attrs['columns']};")
         for step in range(steps):
             a, b = 2 + block * steps + step, 2 + blocks * steps + step
-            lines.append(f"{name} [into], ${a}, ${b}, what, {'new' if attrs['fresh'] and step == 0 else 'add'};")
+            factors = ""
+            if row.scale is not None:
+                lines += _places_of_scales(op, block, step, 2 + (blocks + 1) * steps)
+                factors = " [left], [right],"
+            adds = "new" if attrs["fresh"] and step == 0 else "add"
+            lines.append(f"{row.intrinsic} [into], ${a}, ${b}, what,{factors} {adds};")
     lines.append("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [$1]; }")
     return " ".join(lines)
 
@@ -185,9 +234,7 @@ def _wait(w: FunctionWriter, op: Op) -> None:
         return
     _text(w, AFTER)
     columns = op.attrs["columns"]
-    warp = w.op(f"arith.divui {grids.thread_number(w, state.block)}, {i32(w, w.target.warp_size)} : i32")
-    lane = w.op(f"arith.shli {warp}, {i32(w, 21)} : i32")  # 32 rows a warp, the upper half of an address
-    base = w.op(f"arith.addi {state.base}, {lane} : i32")
+    base = w.op(f"arith.addi {state.base}, {_lanes(w, state)} : i32")
     blocks = sum(result.simd.width for result in op.results) // columns
     parts: list[str] = []
     for block in range(blocks):

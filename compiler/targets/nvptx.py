@@ -283,7 +283,7 @@ def _with_own(target: Target, feature: str, ptx: int = 0) -> Target:
 
 
 _SM90 = _target("sm_90", 78, _HOPPER, 227)
-_SM100 = _target("sm_100", 86, _HOPPER, 227)
+_SM100 = _target("sm_100", 87, _HOPPER, 227)
 _SM103 = _target("sm_103", 88, _HOPPER, 227)
 _SM110 = _target("sm_110", 90, _HOPPER, 227)
 _SM120 = _target("sm_120", 87, _HOPPER, 99)

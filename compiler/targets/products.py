@@ -196,6 +196,14 @@ def _wgmma(a: DType, acc: DType, kind: str, precision: str = "") -> MatrixProduc
     return MatrixProduct(name, a, a, acc, shape, ("wgmma",), instruction, "i32", precision, of_groups=True)
 
 
+def _tcgen05_scaled(a: DType, format: int, scale: tuple[DType, int], kind: str) -> MatrixProduct:
+    """A row of `tcgen05.mma` with scales, which lie in tensor memory as well."""
+    of_scale, block = scale
+    row = _tcgen05(a, _F32, kind, format)
+    instruction = f"{row.intrinsic}.block_scale.scale_vec::{row.shape[2] // block}X"
+    return replace(row, name=f"{row.name}.scaled_by_{block}", intrinsic=instruction, scale=of_scale, block=block)
+
+
 def _tcgen05(a: DType, acc: DType, kind: str, format: int, precision: str = "") -> MatrixProduct:
     """A row of `tcgen05.mma`, which one thread begins, of 128 rows of sums in tensor memory.
 
@@ -296,6 +304,10 @@ PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _tcgen05(_U8, _I32, "i8", 0),
     _tcgen05(_E4M3, _F32, "f8f6f4", 0),
     _tcgen05(_E5M2, _F32, "f8f6f4", 1),
+    _tcgen05_scaled(_E4M3, 0, (_E8M0, 32), "mxf8f6f4"),
+    _tcgen05_scaled(_E5M2, 1, (_E8M0, 32), "mxf8f6f4"),
+    _tcgen05_scaled(_E2M1, 1, (_E8M0, 32), "mxf4"),
+    _tcgen05_scaled(_E2M1, 1, (_E4M3, 16), "mxf4nvf4"),
     _mma_scaled(_E4M3, 32, (_E8M0, 32), ("mxf8f6f4", "e4m3", "ue8m0")),
     _mma_scaled(_E5M2, 32, (_E8M0, 32), ("mxf8f6f4", "e5m2", "ue8m0")),
     _mma_scaled(_E2M1, 64, (_E8M0, 32), ("mxf4", "e2m1", "ue8m0")),

@@ -24,6 +24,10 @@ RENAMED = {
     "arctan2": "atan2",
     "arctanh": "atanh",
     "around": "round",
+    "atomicAdd": "atomic_add",
+    "atomicAnd": "atomic.and_",
+    "atomicMax": "atomic.max",
+    "atomicMin": "atomic.min",
     "ballot_sync": "gpu.warp.ballot",
     "barrier": "gpu.barrier",
     "block_dim": "gpu.block_dim",
@@ -110,6 +114,9 @@ _STORAGE = (
 _SCAN = "sums and products up to each element are scan(out, x, {0}); import it: `from einkorn.stdlib import scan, {0}`"
 _INDEX = "an index comes from a loop: foreach(out, lambda i: ...), or `for i in range(n)`"
 _ELEMENTS = "all elements are foreach(out, lambda i: ...); along one axis, `for i in range(out.shape[0])`"
+_TENSOR = 'tensors of a kernel are InputTensor[T, "m n"] and OutputTensor[T, "m n"]'
+_REGISTER = 'a kernel is a function under @register("name")'
+_WIDTH = "foreach chooses the width of vectors; x.load(i, width=8) is a vector of 8 elements"
 _CONSTANTS = ("pi", "tau", "e")
 _MATH = "write `import math` at the top of the file, and math.{}"
 _NAMES = {
@@ -132,7 +139,16 @@ _NAMES = {
     "inf": 'write float("inf")',
     "nan": 'write float("nan")',
     "load": "an element is x[i], and x.load(i, width=8) is a vector of them",
-    "prange": "parallel_for(n, body) calls body(k) in parallel",
+    **dict.fromkeys(("prange", "parallelize", "sync_parallelize"), "parallel_for(n, body) calls body(k) in parallel"),
+    "elementwise": "foreach(out, lambda i: ...) computes every element of an output",
+    **dict.fromkeys(("InlineArray", "StaticTuple", "stack_allocation"), "storage of a fixed size is stack[T](n)"),
+    **dict.fromkeys(("UnsafePointer", "LegacyUnsafePointer"), "x.pointer() is the address of a tensor's elements"),
+    **dict.fromkeys(("IndexList", "Index2D"), "an index is a tuple of numbers, x[i, j]"),
+    **dict.fromkeys(("ManagedTensorSlice", "Tensor"), _TENSOR),
+    **dict.fromkeys(("jit", "njit", "guvectorize", "cuda_jit", "kernel", "custom_op"), _REGISTER),
+    **dict.fromkeys(("simdwidthof", "simd_width_of"), _WIDTH),
+    "Scalar": "a number of dtype T is T(x), and Float32(x) one of float32",
+    "memset_zero": "memset(x.pointer(), 0, count) stores a value in elements",
     "program_id": "in a kernel that ctx.launch runs, gpu.block_idx.x is the number of the block",
     "shared_array": "memory that the threads of a block share is gpu.shared[T](n)",
     "tl": "an element is x[i], a vector x.load(i, width=8), and functions such as exp are in einkorn.dsl",
@@ -164,6 +180,7 @@ SAME = {
 }
 _LIBRARIES = ("numpy", "torch", "jax.numpy", "jax.lax")
 _KEYWORDS = {"var": "a variable is made by its first assignment", "let": "a variable is made by its first assignment"}
+_KEYWORDS |= dict.fromkeys(("alias", "comptime"), "a compile-time number is a variable of the file, or a parameter")
 _KEYWORDS |= {"fn": "a function begins with def", "++": "counting up is k += 1", "--": "counting down is k -= 1"}
 _VALUES = {
     "item": "{}",

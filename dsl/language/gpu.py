@@ -152,10 +152,13 @@ class gpu:
         each 16 elements."""
 
     @staticmethod
-    def dot_async(a: object, b: object, acc: object, precision: str = "ieee") -> Any:
-        """The product `gpu.dot(a, b, acc, precision)` under way: `.wait()` gives its sums. `acc` may be a product under
-        way; `.wait(pending=1)` waits for all products but the newest one, and gives nothing. Operands in shared memory
-        may be written again when the product has ended and a barrier is behind it, and `acc` is not read any more."""
+    def dot_async(
+        a: object, b: object, acc: object, precision: str = "ieee", scales: object = None, packed: object = None
+    ) -> Any:
+        """The product `gpu.dot(a, b, acc, precision, scales, packed)` under way: `.wait()` gives its sums. `acc` may be
+        a product under way; `.wait(pending=1)` waits for all products but the newest one, and gives nothing. Operands
+        in shared memory may be written again when the product has ended and a barrier is behind it, and `acc` is not
+        read any more."""
 
     @staticmethod
     def commit() -> CopyGroup:

@@ -26,6 +26,7 @@ from ..ops.stage import current
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .agreement import broadcast_sizes
+from .items import is_sequence
 from .known import LIMIT, KnownTensor, UnknownAtImport, dims_from, dims_in, known
 from .table import Array, Dims, OpTypeRow, Value
 from .tensors import DTYPES, array_of
@@ -50,6 +51,33 @@ class Dequantised:
 
 
 @dataclass
+class ArmChoices:
+    """Which arms an import takes of branches whose arms give other types, in the order in which it comes to them.
+
+    Attributes:
+        second: of each choice whether it is the second arm.
+        made: how many the import has made.
+    """
+
+    second: list[bool] = field(default_factory=list)
+    made: int = 0
+
+    def choose(self) -> bool:
+        """Whether the second arm is taken: the first one, where nothing else has been tried."""
+        if self.made == len(self.second):
+            self.second.append(False)
+        self.made += 1
+        return self.second[self.made - 1]
+
+    def others(self) -> ArmChoices | None:
+        """The choices to try after these have failed: the last first arm is left. None where all have been tried."""
+        tried = self.second[: self.made]
+        while tried and tried[-1]:
+            tried.pop()
+        return ArmChoices([*tried[:-1], True]) if tried else None
+
+
+@dataclass
 class NodeCall:
     """A node that is being converted.
 
@@ -63,6 +91,7 @@ class NodeCall:
         run_graph: converts a graph of an attribute, given the values of its inputs.
         broadcasts: the sizes that nodes of the import have made of several, with these; see `agreement`.
         dequantised: the results of DequantizeLinear in the import, by their `id`.
+        arms: of the branches in the import whose arms give other types.
     """
 
     node: Any
@@ -74,6 +103,7 @@ class NodeCall:
     run_graph: Callable[[Any, Sequence[Value]], list[Value]]
     broadcasts: dict[Dim, frozenset[Dim]] = field(default_factory=dict)
     dequantised: dict[int, Dequantised] = field(default_factory=dict)
+    arms: ArmChoices = field(default_factory=ArmChoices)
 
     @property
     def title(self) -> str:
@@ -286,7 +316,7 @@ def _as(annotation: str, call: NodeCall, position: int, parameter: inspect.Param
         return call.numbers(value, position, parameter.name)
     if form == "Dims":
         return call.dims(value, position)
-    if form == "Items" and not isinstance(value, list):
+    if form == "Items" and not is_sequence(value):
         call.fail(f"input {call.input_name(position)!r} is not a sequence")
     return value
 

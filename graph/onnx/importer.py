@@ -26,8 +26,9 @@ from ..staging.graph import Graph
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .agreement import required_sizes
-from .call import Dequantised, NodeCall, attributes_of, label_of, run_row
+from .call import ArmChoices, Dequantised, NodeCall, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
+from .items import CountedItems
 from .known import KnownTensor, initialiser, known, read_by_products, without_subnormals
 from .model_file import ReadModel, check_opset, plain_domain, read_model
 from .rows import find_row
@@ -36,6 +37,8 @@ from .tensors import CODES, DTYPES, array_of
 from .texts import Texts, texts_of
 
 MAX_NESTING = 64  # functions that call functions, and graphs in graphs
+Result = tuple[onnx.ValueInfoProto, Value]
+MAX_VAIN_CHOICES = 8  # imports with other arms of branches that come no further than one before
 
 
 @passes_signals
@@ -50,7 +53,7 @@ def import_model(
     read = read_model(model)
     try:
         with rare_collections.changed():
-            return _import(read, name, shapes, constants, device)
+            return _import_with_arms(read, name, shapes, constants, device)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, EinkornError):
             raise
@@ -59,15 +62,37 @@ def import_model(
         raise GraphError(text, code="EK0526", place=user_place()) from error
 
 
-def _import(
+def _import_with_arms(
     read: ReadModel,
     name: str | None,
     shapes: Mapping[str, Sequence[int | str | Dim]],
     constants: Mapping[str, object],
     device: DeviceRef | Device | None,
 ) -> Graph:
+    """An import that takes the other arm of a branch where nothing can be made of the one that was taken."""
+    arms, first, most, vain = ArmChoices(), None, 0, 0
+    while True:
+        try:
+            return _import(read, name, shapes, constants, device, arms)
+        except EinkornError as error:
+            vain = vain + 1 if arms.made <= most else 0
+            most = max(most, arms.made)
+            others = arms.others()
+            if others is None or vain == MAX_VAIN_CHOICES:
+                raise (first or error) from None
+            arms, first = others, first or error
+
+
+def _import(
+    read: ReadModel,
+    name: str | None,
+    shapes: Mapping[str, Sequence[int | str | Dim]],
+    constants: Mapping[str, object],
+    device: DeviceRef | Device | None,
+    arms: ArmChoices,
+) -> Graph:
     target = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
-    importer = Importer(read, target)
+    importer = Importer(read, target, arms)
     importer.check_supported()
     declared = importer.declared_inputs()
     for argument, given in (("shapes", shapes), ("constants", constants)):
@@ -84,7 +109,7 @@ def _import(
         values: dict[str, Value] = {**fixed}
         for each, x, sizes in zip(free, graph.inputs, required, strict=True):
             values[each.name] = required_sizes(each.name, x, sizes)
-        results = importer.run(read.proto.graph, values)
+        results = _flat(importer.run(read.proto.graph, values))
         graph.output(*[importer.output(number, *pair) for number, pair in enumerate(results)])
     graph.output_texts = importer.output_texts
     return graph
@@ -110,8 +135,9 @@ class NameScope:
 class Importer:
     """One import of a model."""
 
-    def __init__(self, read: ReadModel, device: DeviceRef) -> None:
+    def __init__(self, read: ReadModel, device: DeviceRef, arms: ArmChoices) -> None:
         self.read = read
+        self.arms = arms
         self.device = device
         self.broadcasts: dict[Dim, frozenset[Dim]] = {}
         self.dequantised: dict[int, Dequantised] = {}
@@ -169,7 +195,7 @@ class Importer:
 
     # --- nodes ---
 
-    def run(self, graph: Any, values: dict[str, Value], outer: NameScope | None = None) -> list[tuple[Any, Value]]:
+    def run(self, graph: Any, values: dict[str, Value], outer: NameScope | None = None) -> list[Result]:
         """The outputs of a graph, each with its declaration. `values` are those of its inputs."""
         depth = outer.depth + 1 if outer else 0
         if depth > MAX_NESTING:
@@ -194,7 +220,7 @@ class Importer:
         if graph.sparse_initializer:
             _damaged(f"{self.read.shown} has sparse initialisers, which are not supported", code="EK0530")
         self._run_nodes(graph.node, scope, factors)
-        outputs = []
+        outputs: list[Result] = []
         for output in graph.output:
             if output.name not in scope.values:
                 _damaged(f"{self.read.shown}: nothing makes the output {output.name!r}")
@@ -252,7 +278,7 @@ class Importer:
             named = {each.name: value for each, value in zip(graph.input, values, strict=True)}
             return [value for _, value in self.run(graph, named, scope)]
 
-        shared = (self.device, run_graph, self.broadcasts, self.dequantised)
+        shared = (self.device, run_graph, self.broadcasts, self.dequantised, self.arms)
         return run_row(row, NodeCall(node, inputs, attributes, since, version, *shared))
 
     # --- functions ---
@@ -316,8 +342,18 @@ class Importer:
         if isinstance(value, Texts):
             self.output_texts[number] = value.listed
             return value.places if isinstance(value.places, TensorValue) else value.places.tensor(self.device)
-        text = f"{self.read.shown}: output {declared.name!r} is {'a sequence' if value is not None else 'optional'}"
-        raise GraphError(f"{text}, and a graph returns tensors", code="EK0530", place=user_place())
+        if isinstance(value, CountedItems):
+            return value.parts
+        text = f"{self.read.shown}: output {declared.name!r} is optional, and a graph returns tensors"
+        raise GraphError(text, code="EK0530", place=user_place())
+
+
+def _flat(results: Sequence[Result]) -> list[Result]:
+    """Outputs with those that are lists replaced by their items."""
+    flat: list[Result] = []
+    for declared, value in results:
+        flat += _flat([(declared, item) for item in value]) if isinstance(value, list) else [(declared, value)]
+    return flat
 
 
 def _with_values(node: Any, attributes: Mapping[str, Any]) -> Any:

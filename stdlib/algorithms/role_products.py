@@ -11,8 +11,17 @@ See also `tile_products`, which says when products are such, and NVIDIA's PTX IS
 
 from __future__ import annotations
 
-from ...dsl import Index, Parts, ceildiv, compiled_for, float32, gpu, int32, max, min, select
-from .product_tiles import Matrices, Shape, place_of_tile, right_stages, stages_of_tiles, steps_of_tiles
+from ...dsl import Index, Parts, ceildiv, compiled_for, float32, gpu, int32, max, min
+from .product_tiles import (
+    Matrices,
+    Shape,
+    begin_copies,
+    begin_product,
+    next_stage,
+    place_of_tile,
+    right_stages,
+    steps_of_tiles,
+)
 
 ROWS = 64  # of sums that four warps compute together
 
@@ -39,7 +48,7 @@ def launch_by_roles(
     """out(piece * batches + batch) = the product of a piece of the inner axis, for all pieces and batches."""
     batches, m, n, depth = sizes
     M, N, warps = shape
-    (K, _), stages = steps_of_tiles(), stages_of_tiles(N)
+    K, stages = steps_of_tiles(N)
     down, across = ceildiv(m, M), ceildiv(n, N)
     length = ceildiv(ceildiv(depth, K), pieces)  # steps of a piece
 
@@ -54,42 +63,29 @@ def launch_by_roles(
         full, empty = gpu.mbarrier(2, stages), gpu.mbarrier(warps, stages)
         steps = max(min(ceildiv(depth, K) - first, length), 1)
 
-        def product(stage: Index, sums: Parts):
-            other = sb[stage].transpose() if transposed else sb[stage]
-            return gpu.dot_async(sa[stage], other, sums)
-
         def multiply():
             full[0].wait(0)
-            sums = product(0, gpu.tile[float32](M, N))
-            before, (stage, phase) = int32(0), _next(int32(0), int32(0), stages)
+            sums = begin_product((sa[0], sb[0]), transposed, gpu.tile[float32](M, N))
+            before, (stage, phase) = int32(0), next_stage(int32(0), int32(0), stages)
             for _ in range(1, steps):
                 full[stage].wait(phase)
-                sums = product(stage, sums)
+                sums = begin_product((sa[stage], sb[stage]), transposed, sums)
                 sums.wait(pending=1)
                 gpu.warp.sync()
                 if gpu.lane_idx == 0:
                     empty[before].arrive()
                 before = stage
-                stage, phase = _next(stage, phase, stages)
+                stage, phase = next_stage(stage, phase, stages)
             sums.wait().cast(result.dtype).store(result.tile(row, column, (M, N)))
 
         def load():
             stage, phase = int32(0), int32(0)
             for k in range(first, first + steps):
                 empty[stage].wait(phase - 1)
-                gpu.copy_async(sa[stage], left.tile(row, k, (M, K)), arrive=full[stage])
-                if transposed:
-                    gpu.copy_async(sb[stage], right.tile(column, k, (N, K)), arrive=full[stage])
-                else:
-                    gpu.copy_async(sb[stage], right.tile(k, column, (K, N)), arrive=full[stage])
-                stage, phase = _next(stage, phase, stages)
+                stored = sa[stage], sb[stage]
+                begin_copies(stored, (left, right), transposed, (row, column, k), (M, N, K), full[stage])
+                stage, phase = next_stage(stage, phase, stages)
 
         gpu.roles(multiply=(multiply, warps), load=(load, 1))
 
     gpu.launch(block, grid=pieces * batches * down * across, block=(warps + 1) * gpu.warp_size)
-
-
-def _next(stage: Parts, phase: Parts, stages: int) -> tuple[Parts, Parts]:
-    """The stage behind another one, and the phase of its barriers."""
-    last = stage == stages - 1
-    return select(last, int32(0), stage + 1), select(last, phase + 1, phase)

@@ -38,7 +38,17 @@ from ...dsl import (
     select,
     store,
 )
-from .product_tiles import WIDE, Matrices, Shape, place_of_tile, right_stages, stages_of_tiles, steps_of_tiles
+from .product_tiles import (
+    WIDE,
+    Matrices,
+    Shape,
+    begin_copies,
+    begin_product,
+    next_stage,
+    place_of_tile,
+    right_stages,
+    steps_of_tiles,
+)
 from .role_products import ROWS, is_by_roles, launch_by_roles
 from .tile_costs import FULL, arriving, clocks_of, pieces_of
 
@@ -60,7 +70,7 @@ def multiply_by_tiles(sizes: tuple[Index, ...], a: Matrices, b: Matrices, out: M
     Args:
         sizes: batches, rows, columns and the length of the inner axis.
     """
-    (batches, m, n, depth), (K, _) = sizes, steps_of_tiles()
+    (batches, m, n, depth), (K, _) = sizes, steps_of_tiles(LARGE[1])
     steps = ceildiv(depth, K)
 
     def tiles(shape: Shape) -> Index:
@@ -76,7 +86,13 @@ def multiply_by_tiles(sizes: tuple[Index, ...], a: Matrices, b: Matrices, out: M
         if mapped is None or shape[0] % ROWS:
             launch_tiles(sizes, a, b, result, transposed, shape, pieces, has_tensor_maps())
         elif mapped:
-            launch_by_roles(sizes, a, b, result, transposed, shape, pieces)
+            if shape == LARGE:
+                if arriving(WIDE, tiles(WIDE), 1) <= arriving(LARGE, tiles(LARGE), FULL):
+                    launch_by_roles(sizes, a, b, result, transposed, WIDE, pieces)
+                else:
+                    launch_by_roles(sizes, a, b, result, transposed, LARGE, pieces)
+            else:
+                launch_by_roles(sizes, a, b, result, transposed, shape, pieces)
         else:
             launch_tiles(sizes, a, b, result, transposed, shape, pieces, False)
 
@@ -103,15 +119,7 @@ def multiply_by_tiles(sizes: tuple[Index, ...], a: Matrices, b: Matrices, out: M
     if m <= FLAT_ROWS[0]:
         launch_pieces(FLAT_ROWS, flat)
     elif clocks(LARGE, 1) <= clocks(less, small):
-        if mapped is None:
-            launch_tiles(sizes, a, b, out, transposed, LARGE, 1, has_tensor_maps())
-        elif mapped:
-            if arriving(WIDE, tiles(WIDE), 1) <= arriving(LARGE, tiles(LARGE), FULL):
-                launch_by_roles(sizes, a, b, out, transposed, WIDE, 1)
-            else:
-                launch_by_roles(sizes, a, b, out, transposed, LARGE, 1)
-        else:
-            launch_tiles(sizes, a, b, out, transposed, LARGE, 1, False)
+        launch(out, LARGE, 1)
     else:
         launch_pieces(less, small)
 
@@ -133,7 +141,7 @@ def launch_tiles(
     """
     batches, m, n, depth = sizes
     M, N, warps = shape
-    K, _ = steps_of_tiles()
+    K, _ = steps_of_tiles(N)
     down, across = ceildiv(m, M), ceildiv(n, N)
     length = ceildiv(ceildiv(depth, K), pieces)  # steps of a piece
 
@@ -165,7 +173,7 @@ def _by_pieces(
     Args:
         tile: its row and its column among tiles, the first step of the inner axis, and the number of steps.
     """
-    (M, N), (K, stages), (row, column, first, steps) = shape, steps_of_tiles(), tile
+    (M, N), (K, stages), (row, column, first, steps) = shape, steps_of_tiles(shape[1]), tile
     sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
     sb = right_stages(right.dtype, (stages, K, N), transposed)
     whole = comes_in_pieces(left) & comes_in_pieces(right)
@@ -204,41 +212,32 @@ def _by_maps(
     The first step is done in any case, so that tensor memory is taken in front of the loop: without steps it
     multiplies zeros.
     """
-    (M, N), (K, _), (row, column, first, steps) = shape, steps_of_tiles(), tile
-    stages = stages_of_tiles(N)
+    (M, N), (K, stages), (row, column, first, steps) = shape, steps_of_tiles(shape[1]), tile
     sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
     sb = right_stages(right.dtype, (stages, K, N), transposed)
     full = gpu.mbarrier(2, stages)
 
     def fetch(k: Index, stage: Parts):
         """Begins to copy the tiles of a step."""
-        gpu.copy_async(sa[stage], left.tile(row, first + k, (M, K)), arrive=full[stage])
-        if transposed:
-            gpu.copy_async(sb[stage], right.tile(column, first + k, (N, K)), arrive=full[stage])
-        else:
-            gpu.copy_async(sb[stage], right.tile(first + k, column, (K, N)), arrive=full[stage])
-
-    def begin(stage: Parts, sums: Parts) -> Parts:
-        other = sb[stage].transpose() if transposed else sb[stage]
-        return gpu.dot_async(sa[stage], other, sums)
+        stored, at = (sa[stage], sb[stage]), (row, column, first + k)
+        begin_copies(stored, (left, right), transposed, at, (M, N, K), full[stage])
 
     fetch(0, 0)
     for k in range(1, stages):
         if k < steps:
             fetch(k, k)
     full[0].wait(0)
-    product = begin(0, gpu.tile[float32](M, N))
-    before, stage, phase = int32(0), int32(1), int32(0)
+    product = begin_product((sa[0], sb[0]), transposed, gpu.tile[float32](M, N))
+    before, (stage, phase) = int32(0), next_stage(int32(0), int32(0), stages)
     for k in range(1, steps):
         full[stage].wait(phase)
-        product = begin(stage, product)
+        product = begin_product((sa[stage], sb[stage]), transposed, product)
         product.wait(pending=1)
         gpu.barrier()
         if k + stages - 1 < steps:
             fetch(k + stages - 1, before)
         before = stage
-        phase = select(stage == stages - 1, phase + 1, phase)
-        stage = select(stage == stages - 1, int32(0), stage + 1)
+        stage, phase = next_stage(stage, phase, stages)
     return product.wait()
 
 

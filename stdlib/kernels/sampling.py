@@ -173,12 +173,12 @@ def _unscaled(g: Floating, n: Index, corners: bool) -> Any:
 
 
 def _brought_in(place: Floating, n: Index, padding: str, corners: bool) -> Any:
-    """The place that stands for one outside."""
+    """The place that stands for one outside; the first one for NaN, and where an infinite one is reflected."""
     last = Int(n - 1).cast(place.dtype)
     if padding == "zeros":
         return place
     if padding == "border":
-        return min(max(place, 0), last)
+        return min(max(select(place == place, place, 0), 0), last)
     low, length = (place.dtype(0), last) if corners else (place.dtype(-0.5), last + 1)
     span = max(length, 1)
     far = abs(place - low)
@@ -186,7 +186,7 @@ def _brought_in(place: Floating, n: Index, padding: str, corners: bool) -> Any:
     rest = far - turns * span
     even = floor(turns / 2) * 2 == turns
     back = select(even, rest + low, span - rest + low)
-    return min(max(select(length > 0, back, 0), 0), last)
+    return min(max(select((length > 0) & (back == back), back, 0), 0), last)
 
 
 def _cubic(distance: Floating) -> Any:
@@ -382,9 +382,11 @@ def _keep(
 def _turn_round(out: AnyTensor, batch: Index, k: Index, kept: Index) -> None:
     """Brings the kept ones, which lie from the end on, to the front, and writes -1 behind them."""
     n = out.dim(2)
-    for s in range(n // 2):
-        low, high = out[batch, k, s], out[batch, k, n - 1 - s]
-        out[batch, k, s], out[batch, k, n - 1 - s] = high, low
+    for s in range(min(kept, n // 2)):
+        first = out[batch, k, n - 1 - s]
+        if s >= n - kept:  # a kept one lies there, too
+            out[batch, k, n - 1 - s] = out[batch, k, s]
+        out[batch, k, s] = first
     for rest in range(kept, n):
         out[batch, k, rest] = int64(-1)
 

@@ -425,6 +425,25 @@ _LOOPS = [
         kernel("def body(k):\n    out[k] = x[k]\nparallel_for(x.dim(0), body)"),
     ),
     Mistake(
+        "parallelize",
+        kernel("def body(k):\n    out[k] = x[k]\nparallelize[body](x.dim(0))"),
+        "parallel_for(n, body)",
+        kernel("def body(k):\n    out[k] = x[k]\nparallel_for(x.dim(0), body)"),
+    ),
+    Mistake(
+        "elementwise",
+        kernel("elementwise(lambda i: x[i], out.shape)"),
+        "foreach(out, lambda i: ...)",
+        kernel("foreach(out, lambda i: x[i])"),
+    ),
+    Mistake(
+        "inline_array",
+        kernel("a = InlineArray[T, 4](0)\na[0] = x[0]\nout[0] = a[0]"),
+        "stack[T](n)",
+        kernel("a = stack[T](4)\na[0] = x[0]\nout[0] = a[0]"),
+    ),
+    Mistake("atomic_of_cuda", kernel("atomicAdd(out, 0, x[0])"), FOLLOW),
+    Mistake(
         "stack_of_run_time",
         kernel("a = stack[T](x.dim(0))\nout[0] = a[0]"),
         "int parameter",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import harness, ptx, simulated
 from support.gpu_case import GpuCase
-from support.gpu_cases_scaled import CASES, E4M3, E5M2, WIDE, packed, scaled
+from support.gpu_cases_scaled import CASES, E4M3, E5M2, TENSOR, WIDE, packed, scaled
 from support.launching_device import run_unit
 from support.ptx_device import run_ptx
 
@@ -76,6 +76,7 @@ def test_what_is_refused(tmp_path: Path, name: str) -> None:
     assert (error.code, error.place.line if error.place else 0) == (code, 11), str(error)
 
 
+AT_ONCE = "as gpu.dot gives its sums at once, and tensor memory is for gpu.dot_async"
 STAGED = scaled(E4M3, 33, 20, 160, op="staged", M=32, N=16, K=128, threads=64)
 WHY = {
     "sm_120a": "mma.sync.m16n8k32.float8_e4m3fn.scaled_by_32",
@@ -83,6 +84,7 @@ WHY = {
     "gfx950": "mfma.16x16x128.float8_e4m3fn.scaled_by_32",
     "gfx942": "elements: not mfma.16x16x128.float8_e4m3fn.scaled_by_32, as gfx942 has no mfma_32_bytes",
     "sm_100a": "mma.sync.m16n8k32.float8_e4m3fn, whose sums of 32 neighbours are scaled: "
+    f"not tcgen05.m128k32.float8_e4m3fn.scaled_by_32, {AT_ONCE}; "
     "not mma.sync.m16n8k32.float8_e4m3fn.scaled_by_32, as sm_100a has no block_scaled_mma",
     "gfx1201": "wmma.16x16x16.float8_e4m3fn.parts, whose sums of 32 neighbours are scaled: "
     "gfx1201 has no matrix instruction of float8_e4m3fn with scales of 32 neighbours",
@@ -93,7 +95,8 @@ OF_BYTES = {
     ("sm_120a", 16): "mma.sync.m16n8k64.float4_e2m1fn.scaled_by_16",
     ("gfx950", 32): "mfma.16x16x128.float4_e2m1fn.scaled_by_32",
     ("gfx950", 16): "elements: gfx950 has no matrix instruction of float4_e2m1fn with scales of 16 neighbours",
-    ("sm_100a", 16): "elements: not mma.sync.m16n8k64.float4_e2m1fn.scaled_by_16, as sm_100a has no block_scaled_mma",
+    ("sm_100a", 16): f"elements: not tcgen05.m128k64.float4_e2m1fn.scaled_by_16, {AT_ONCE}; "
+    "not mma.sync.m16n8k64.float4_e2m1fn.scaled_by_16, as sm_100a has no block_scaled_mma",
 }
 
 
@@ -196,3 +199,95 @@ def test_the_code_for_amd() -> None:
     instruction = r"v_mfma_scale_f32_16x16x128_f8f6f4 .*op_sel_hi:\[0,0,0\]"
     assert re.search(instruction + "\n", e4m3) and re.search(instruction + " cbsz:1 blgp:1\n", e5m2)
     assert re.search(instruction + " cbsz:4 blgp:4\n", e2m1)
+
+
+# *** products under way ***
+
+BEGUN = TENSOR[0]
+
+
+@pytest.mark.parametrize("case", TENSOR, ids=str)
+def test_products_under_way_as_ptx_and_on_a_cpu(case: GpuCase) -> None:
+    """In tensor memory, where their scales lie as well."""
+    assert re.search(r"'product': 'tcgen05\.m128k\d+\.\w+\.scaled_by_\d+'", str(typed(case)))
+    case.check(run_changed(case, "sm_100a"))
+    case.check(case.run())
+
+
+def typed(case: GpuCase, target: str = "sm_100a") -> Any:
+    return typed_program(case.spec(), lookup(target))
+
+
+def test_products_under_way_of_the_typed_program() -> None:
+    """Where a lane has which scale is written apart from the compiler."""
+    for case in (
+        scaled(E4M3, 20, 48, 128, op="begun", M=128, N=48, K=128),
+        packed(16, 20, 16, 128, op="begun", M=128, N=16, K=128),
+    ):
+        case.check(case.interpret("sm_100a"))
+
+
+@pytest.mark.parametrize("case", TENSOR[::4], ids=str)
+def test_products_under_way_on_a_simulated_gpu(case: GpuCase) -> None:
+    outputs = [np.zeros(array.shape, array.dtype) for array in case.expected()]
+    device = Accelerator("sim", like="sm_100a", seed=1, checks="all")
+    simulated.run_unit(case.spec(), device, [*(array.copy() for array in case.inputs()), *outputs], outputs=1)
+    case.check(outputs)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    {
+        "sm_90a": "elements: not mma.sync.m16n8k32.float8_e4m3fn.scaled_by_32, as sm_90a has no block_scaled_mma",
+        "sm_120a": "mma.sync.m16n8k32.float8_e4m3fn.scaled_by_32",
+        "gfx950": "mfma.16x16x128.float8_e4m3fn.scaled_by_32",
+    }.items(),
+)
+def test_products_under_way_are_done_at_once_elsewhere(target: str, words: str) -> None:
+    assert f"'product': '{words}'" in str(typed(BEGUN, target))
+
+
+WHY_NOT = {
+    "an odd number of scales": (scaled(E4M3, 64, 32, 64, op="begun", M=128, N=32, K=64), "2 scales along the inner"),
+    "rows": (scaled(E4M3, 64, 32, 128, op="begun", M=64, N=32), "the sums are not a multiple of 128 rows"),
+}
+
+
+@pytest.mark.parametrize("name", WHY_NOT)
+def test_products_that_tensor_memory_does_not_take(name: str) -> None:
+    case, words = WHY_NOT[name]
+    assert words in str(typed(case))
+    case.check(case.run())
+
+
+CHANGED = {
+    "one place for products under way": (r"selp\.b32(\s+\S+) 37, 32,", r"selp.b32\1 32, 32,", AssertionError, None),
+    "scales of another step": (r"mov\.b32 what, 680001552;", "mov.b32 what, 143130624;", AssertionError, None),
+    "scales of the other matrix": (r"add\.u32 left, (\S+), 0;", r"add.u32 left, \1, 4;", AssertionError, None),
+    "fewer columns": (r"(alloc\S+ \[\S+\]), 64;", r"\1, 32;", ptx.PtxError, "does not write lane"),
+    "lanes of another warp": (r"(and\.b32\s+\S+ \S+) 6291456;", r"\1 0;", ptx.PtxError, "does not write lane"),
+    "other scales": (r"what, 143130624;", "what, 134742016;", ptx.PtxError, "formats of scales are not known"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_mistakes_with_scales_in_tensor_memory_are_found(name: str) -> None:
+    pattern, to, error, message = CHANGED[name]
+    with pytest.raises(error, match=message):
+        BEGUN.check(run_changed(BEGUN, "sm_100a", pattern, to))
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("target", ["sm_100a", "sm_103a", "sm_110a"])
+def test_ptxas_translates_products_under_way(tmp_path: Path, target: str) -> None:
+    """Each format in whole tiles, without spills."""
+    sizes = {"op": "begun", "M": 128, "N": 96, "K": 256}
+    whole = [scaled(E4M3, 256, 96, 512, op="begun", M=128, N=96, K=128)]
+    whole += [packed(block, 256, 96, 1024, **sizes) for block in (16, 32)]
+    ptxas, source = find_ptxas(), tmp_path / "kernel.ptx"
+    assert ptxas is not None
+    for case in (*whole, *TENSOR):
+        source.write_text(case.compile(target).asm)
+        command = [ptxas, "-v", f"--gpu-name={target}", str(source), f"--output-file={tmp_path / 'cubin'}"]
+        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        assert case in TENSOR or "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in report, report

@@ -254,3 +254,17 @@ def test_places_of_different_rows_do_not_pass_for_neighbours(stride: int) -> Non
 
 def plain(shape: tuple[int, ...]) -> Any:
     return np.random.default_rng(shape).integers(1, 5, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+@pytest.mark.parametrize("corners", [False, True])
+def test_coordinates_that_are_not_finite_stand_for_the_first_place_or_the_last(mode: str, corners: bool) -> None:
+    """As PyTorch has it: NaN for the first place, and where places are reflected infinity, too."""
+    row = np.arange(5, dtype=F32) + 1
+    x = np.stack([row, row]).reshape(1, 1, 2, 5)
+    grid = np.array([[[[place, -1] for place in (np.nan, np.inf, -np.inf)]]], F32)
+    for padding, expected in (("border", [1, 5, 1]), ("reflection", [1, 1, 1])):
+        model = graphs.load(
+            lambda x, g, p=padding: ops.grid_sample(x, g, mode, p, corners), (F32, x.shape), (F32, grid.shape)
+        )
+        np.testing.assert_array_equal(graphs.results(model, x, grid)[0].ravel(), expected)

@@ -8,29 +8,15 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-ort = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
 from onnx import helper, parser  # noqa: E402
-from support.onnx_runtime import by_runtime  # noqa: E402
+from support.onnx_runtime import HEADER, by_runtime, same  # noqa: E402
 
 from einkorn.dsl.diagnostics.errors import GraphError  # noqa: E402
 from einkorn.graph import InferenceSession, from_onnx  # noqa: E402
 
-HEADER = '<ir_version: 9, opset_import: ["": 19]>\n'
 Arrays = list[np.ndarray[Any, Any]]
-
-
-def same(text: str, calls: list[Arrays], *, tolerance: float = 1e-5) -> None:
-    """Each call gives what ONNX Runtime gives, shapes too."""
-    model = parser.parse_model(HEADER + text)
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    loaded = InferenceSession().load(from_onnx(model))
-    names = [each.name for each in session.get_inputs()]
-    for arrays in calls:
-        wanted = session.run(None, dict(zip(names, arrays, strict=True)))
-        for want, got in zip(wanted, loaded.execute(*arrays), strict=True):
-            assert got.shape == np.asarray(want).shape
-            np.testing.assert_allclose(got.to_numpy(), want, rtol=tolerance, atol=tolerance)
 
 
 def rows(*sizes: int, width: int = 3) -> list[Arrays]:

@@ -55,6 +55,7 @@ ESTIMATORS: dict[str, tuple[Callable[[], Any], str]] = {
     "bins": (lambda: preprocessing.KBinsDiscretizer(3, encode="onehot-dense"), "none"),
     "ranges": (preprocessing.MinMaxScaler, "none"),
     "powers": (preprocessing.PowerTransformer, "none"),
+    "missing by neighbours": (impute.KNNImputer, "missing rows"),
     "pipeline": (
         lambda: pipeline.make_pipeline(
             impute.SimpleImputer(),
@@ -80,17 +81,18 @@ def samples(kind: str) -> tuple[Array, Array | None]:
     """Rows of features, and what an estimator predicts of them."""
     x, y = datasets.make_classification(200, 8, n_informative=6, n_classes=3, random_state=0)
     x = x.astype(np.float32)
-    x[::9, 2] = np.nan if kind == "missing" else x[::9, 2]
+    x[::9, 2] = np.nan if kind.startswith("missing") else x[::9, 2]
     targets = {
         "two": y > 0,
         "texts": NAMES[y],
         "reals": x[:, 0] * 3 + y,
         "pairs": np.stack([x[:, 1] + y, x[:, 2] - y], 1),
         "none": None,
+        "missing rows": None,
     }
     if kind == "two":
         targets["two"] = (y > 0).astype(np.int64)
-    return (x[:40], y[:40]) if kind == "few" else (x, targets.get(kind, y))
+    return (x[:40], y[:40]) if kind in ("few", "missing rows") else (x, targets.get(kind, y))
 
 
 def plain(output: Any) -> Array:

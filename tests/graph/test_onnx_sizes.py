@@ -345,6 +345,26 @@ def test_only_the_arm_that_runs_is_checked() -> None:
     assert "n//2 == 3" in error.message and "5 and 3" in error.message
 
 
+@pytest.mark.parametrize("opposite", [False, True])
+def test_arms_that_compute_the_sizes_of_their_results(opposite: bool) -> None:
+    """Both arms run. torchvision's `batched_nms` is exported so: no boxes, or the boxes that are kept."""
+    kept = [node("Greater", "x zero", "above"), node("Compress", "x above", "positive", axis=0)]
+    arms = [
+        branch([*kept, node("Neg", "positive", "t"), node("ReduceSum", "positive", "s", keepdims=0)], value("t", None)),
+        branch([node("Concat", "x x", "e", axis=0), node("ReduceMax", "x", "m", keepdims=0)], value("e", None)),
+    ]
+    for arm, name in zip(arms, ("s", "m"), strict=True):
+        arm.output.append(value(name, None))
+    names = ("else_branch", "then_branch") if opposite else ("then_branch", "else_branch")
+    made = model(
+        [node("If", "c", "z w", **dict(zip(names, arms, strict=True))), node("Add", "z w", "y")],
+        [value("x", ["n"]), value("c", [], BOOL)],
+        ["y", "z", "w"],
+        zero=np.array(0, np.float32),
+    )
+    agree(made, *({"x": numbers(n) - 0.5, "c": np.array(c)} for n in (1, 7, 0) for c in (True, False)))
+
+
 def test_arms_of_other_sizes() -> None:
     then = branch([node("Concat", "x x", "t", axis=0)], value("t", None))
     other = branch([node("Relu", "y", "e")], value("e", None))
@@ -352,6 +372,25 @@ def test_arms_of_other_sizes() -> None:
     inputs = [value("x", ["n"]), value("y", ["m"]), value("c", [], BOOL)]
     made = model([chosen, node("Neg", "z", "w")], inputs, ["w"])
     agree(made, *({"x": numbers(2), "y": numbers(3), "c": np.array(c)} for c in (True, False)))
+
+
+def test_the_second_of_arms_of_other_ranks_where_no_op_takes_the_first() -> None:
+    """Gemm takes matrices: two branches before it, of which the first arms give tensors of three axes."""
+    two = helper.make_tensor("two", INT64, [1], [2])
+    nodes = [node("Shape", "x", "size", start=0, end=1), node("Less", "size two", "small")]
+    for k, (before, after) in enumerate((("x", "y"), ("y", "z"))):
+        arms = [
+            helper.make_graph([node("Unsqueeze", f"{before} zero", f"a{k}")], "then", [], [value(f"a{k}", None)]),
+            helper.make_graph([node("Identity", before, f"b{k}")], "otherwise", [], [value(f"b{k}", None)]),
+        ]
+        nodes.append(node("If", "small", after, then_branch=arms[0], else_branch=arms[1]))
+        nodes[-1].name = f"the_If_{after}"
+    nodes.append(node("Gemm", "z w", "p"))
+    made = model(nodes, [value("x", ["n", 4])], ["p"], zero=np.array([0]), w=numbers(4, 3))
+    made.graph.initializer.append(two)
+    graph = agree(made, {"x": numbers(2, 4)}, {"x": numbers(5, 4)})
+    error = refuses(graph, numbers(1, 4))
+    assert "its condition is true, and the model is imported for the case that it is false" in error.message
 
 
 def test_arms_of_other_ranks_by_a_size() -> None:

@@ -69,7 +69,7 @@ def test_operators_on_special_values(kernels: KernelFile, dtype: Any) -> None:
 
 @BY_TYPE
 def test_functions(kernels: KernelFile, dtype: Any) -> None:
-    x = normal(500, dtype=dtype) * 3
+    x = normal(150, dtype=dtype) * 3
     (got,) = kernels("functions", x.astype(dtype))
     wide = x.astype(np.clongdouble)
     names = ("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "log2", "log10", "conj")

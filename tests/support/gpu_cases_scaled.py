@@ -18,9 +18,9 @@ def _scales(*shape: int) -> Array:
 
 
 def scaled(dtype: Any, m: int, n: int, k: int, op: str = "product", **params: int) -> GpuCase:
-    """A product of `m` x `k` and `k` x `n`; op `staged` has the second matrix and its scales turned, `joined` the
-    first."""
-    turned, first_turned = op == "staged", op == "joined"
+    """A product of `m` x `k` and `k` x `n`; ops `staged` and `begun` have the second matrix and its scales turned,
+    `joined` the first."""
+    turned, first_turned = op in ("staged", "begun"), op == "joined"
 
     def inputs(m: int = m, n: int = n, k: int = k) -> tuple[Array, ...]:
         a, b, t = numbers(dtype, m, k, seed=m), numbers(dtype, k, n, seed=n), _scales(k // 32, n)
@@ -37,7 +37,7 @@ def scaled(dtype: Any, m: int, n: int, k: int, op: str = "product", **params: in
 
     sizes = "-".join(["x".join(map(str, (m, n, k))), *map(str, params.values())])
     name = f"scaled-{op}[{np.dtype(dtype).name}-{sizes}]"
-    small = (lambda: inputs(12, 15, params["K"])) if turned else None
+    small = (lambda: inputs(12, 15, params["K"])) if op == "staged" else None
     case = GpuCase(name, "scaled_products.py", f"scaled::{op}", inputs, reference, params, bound=1e-5, heavy=True)
     return replace(case, small=small)
 
@@ -78,7 +78,7 @@ def packed(block: int, m: int, n: int, k: int, op: str = "product", **params: in
     sizes = "-".join(["x".join(map(str, (m, n, k))), *map(str, params.values())])
     how = {"block": block, **params}
     name = f"scaled-packed-{op}[{block}-{sizes}]"
-    small = None if across else (lambda: inputs(12, 15, params.get("K", 256)))
+    small = (lambda: inputs(12, 15, params.get("K", 256))) if op == "product" else None
     case = GpuCase(name, "packed_products.py", f"packed::{op}", inputs, reference, how, bound=1e-5, heavy=True)
     return replace(case, small=small)
 
@@ -100,4 +100,13 @@ WIDE = (
     packed(16, 20, 40, 160, M=32, N=32, K=128, threads=128),
     packed(32, 16, 16, 512, op="tiles"),
     scaled(E4M3, 13, 22, 480, op="joined"),
+)
+
+# Products under way, which sm_100a computes in tensor memory.
+TENSOR = (
+    scaled(E4M3, 130, 40, 288, op="begun", M=128, N=32, K=128),
+    scaled(E5M2, 100, 112, 640, op="begun", M=128, N=112, K=128),
+    scaled(E4M3, 200, 64, 224, op="begun", M=256, N=64, K=128),
+    packed(32, 130, 40, 640, op="begun", M=128, N=32, K=256),
+    packed(16, 120, 80, 320, op="begun", M=128, N=48, K=128),
 )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper
+from onnx import helper, parser
 
 from einkorn.graph import InferenceSession, from_onnx
 
 MICROSOFT = "com.microsoft"
 ML = "ai.onnx.ml"
+HEADER = '<ir_version: 9, opset_import: ["": 19]>\n'  # of models in the syntax of `onnx.parser`
 Arrays = Mapping[str, np.ndarray[Any, Any] | None]
 
 
@@ -114,3 +115,21 @@ def compare(
         assert np.count_nonzero(apart) <= max(1, share * apart.size), (
             f"output {number}: {np.mean(apart > 0):.1%} are apart"
         )
+
+
+def same(
+    text: str, calls: Sequence[Sequence[np.ndarray[Any, Any]]], *, tolerance: float = 1e-5, interpret: bool = False
+) -> None:
+    """Each call of a model, in the syntax of `onnx.parser`, gives what ONNX Runtime gives, shapes and dtypes too."""
+    model = parser.parse_model(HEADER + text)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    loaded = InferenceSession(interpret=interpret).load(from_onnx(model))
+    names = [each.name for each in session.get_inputs()]
+    for arrays in calls:
+        wanted = session.run(None, dict(zip(names, arrays, strict=True)))
+        for want, got in zip(wanted, loaded.execute(*arrays), strict=True):
+            result = got.to_numpy()
+            assert result.shape == np.asarray(want).shape and result.dtype == np.asarray(want).dtype
+            np.testing.assert_allclose(result, want, rtol=tolerance, atol=tolerance)

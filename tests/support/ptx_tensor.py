@@ -29,7 +29,12 @@ FORMATS: dict[str, dict[int, Any]] = {
     "tf32": {2: np.float32},
     "i8": {0: np.uint8, 1: np.int8},
     "f8f6f4": {0: ml_dtypes.float8_e4m3fn, 1: ml_dtypes.float8_e5m2},
+    "mxf8f6f4": {0: ml_dtypes.float8_e4m3fn, 1: ml_dtypes.float8_e5m2},
+    "mxf4": {1: ml_dtypes.float4_e2m1fn},
+    "mxf4nvf4": {1: ml_dtypes.float4_e2m1fn},
 }
+SCALE_VECTORS = {("mxf8f6f4", 1), ("mxf4", 2), ("mxf4nvf4", 4)}  # how many scales of a row an instruction takes
+SCALE_FORMATS: tuple[Any, Any] = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu
 
 
 @dataclass
@@ -89,7 +94,7 @@ class Matrix:
 
 @step("tcgen05")
 def _tensor(ins: Instruction, code: Code) -> Step:
-    kinds = {"alloc": _allocate, "dealloc": _give_back, "mma": _multiply, "commit": _commit, "ld": _load}
+    kinds = {"alloc": _allocate, "dealloc": _give_back, "mma": _multiply, "commit": _commit, "ld": _load, "st": _store}
     if ins.parts[0] in kinds:
         return kinds[ins.parts[0]](ins, code)
     known = {
@@ -97,6 +102,7 @@ def _tensor(ins: Instruction, code: Code) -> Step:
         ("fence__before_thread_sync",),
         ("fence__after_thread_sync",),
         ("wait__ld", "sync", "aligned"),
+        ("wait__st", "sync", "aligned"),
     }
     if ins.parts not in known:
         raise ins.fail("this form is not known")
@@ -141,38 +147,59 @@ def _give_back(ins: Instruction, code: Code) -> Step:
 
 
 def _multiply(ins: Instruction, code: Code) -> Step:
-    kind = ins.parts[-1].removeprefix("kind__")
+    kind, vector = ins.parts[2].removeprefix("kind__"), _scale_vector(ins)
     if ins.parts[:2] != ("mma", "cta_group__1") or kind not in FORMATS or not isinstance(ins.operands[0], Address):
         raise ins.fail("this product is not known")
+    if (kind, vector) not in SCALE_VECTORS and (vector or kind.startswith("mx")):
+        raise ins.fail("these scales are not known")
     into = address_of(ins, ins.operands[0], code)
     a, b = (code.source(ins, operand, type_of("b64")) for operand in ins.operands[1:3])
-    what, adds = code.source(ins, ins.operands[3], type_of("b32")), code.source(ins, ins.operands[4], type_of("pred"))
+    what, adds = code.source(ins, ins.operands[3], type_of("b32")), code.source(ins, ins.operands[-1], type_of("pred"))
+    scales = [address_of(ins, operand, code) for operand in ins.operands[4:-1]]
 
     def run(group: Group) -> None:
-        given = each_with_its_block(group, into(group), a(group), b(group), what(group), adds(group))
+        places = [place(group) for place in scales]
+        given = each_with_its_block(group, into(group), a(group), b(group), what(group), adds(group), *places)
         if len({block for block, *_ in given}) != len(given):
             raise ins.fail("two threads of a block begin the same product")
-        for thread, (block, at, left, right, bits, add) in zip(group.numbers, given, strict=True):
+        for thread, (block, at, left, right, bits, add, *factors) in zip(group.numbers, given, strict=True):
             reader = Group(group.machine, np.array([thread]), 1)
-            product = _Product(ins, kind, bits)
+            product = _Product(ins, kind, bits, vector)
             state = group.machine.tensor.of(block)
-            product.check(state, at)
-            state.begun.append(lambda p=product, g=reader, s=state, w=(at, left, right, add): p.run(g, s, *w))
+            product.check(state, at, factors)
+            work = at, left, right, add, factors
+            state.begun.append(lambda p=product, g=reader, s=state, w=work: p.run(g, s, *w))
 
     return run
+
+
+def _scale_vector(ins: Instruction) -> int:
+    """How many scales of a row a product takes; 0 without scales."""
+    rest = ins.parts[3:]
+    if not rest:
+        return 0
+    found = re.fullmatch(r"scale_vec__(\d)X", rest[-1])
+    if len(rest) != 2 or rest[0] != "block_scale" or found is None or len(ins.operands) != 7:
+        raise ins.fail("this product is not known")
+    return int(found[1])
 
 
 class _Product:
     """What 32 bits say of a product."""
 
-    def __init__(self, ins: Instruction, kind: str, bits: int) -> None:
-        self.ins, self.kind = ins, kind
+    def __init__(self, ins: Instruction, kind: str, bits: int, vector: int = 0) -> None:
+        self.ins, self.kind, self.vector = ins, kind, vector
         integer = kind == "i8"
         formats = bits >> 7 & 7, bits >> 10 & 7
-        if bits & 0xF or bits >> 13 & 3 or bits >> 23 & 1 or bits >> 29 or formats[0] != formats[1]:
-            raise ins.fail("sparse, saturated, negated or mixed operands are not known")
-        if formats[0] not in FORMATS[kind] or bits >> 4 & 3 != (2 if integer else 1):
+        if bits & 0xF or bits >> 13 & 3 or formats[0] != formats[1] or bits >> 31:
+            raise ins.fail("sparse, saturated, negated or mixed operands, and other depths, are not known")
+        self.scale, self.first = np.dtype(SCALE_FORMATS[bits >> 23 & 1]), (bits >> 29 & 3, bits >> 4 & 3)
+        if vector == 0 and (bits >> 23 & 1 or bits >> 29 or bits >> 4 & 3 != (2 if integer else 1)):
+            raise ins.fail("these formats of sums are not known")
+        if formats[0] not in FORMATS[kind] or (vector and (bits >> 6 & 1 or any(k % vector for k in self.first))):
             raise ins.fail("these formats are not known")
+        if (vector == 4 and self.scale != SCALE_FORMATS[0]) or (vector in (1, 2) and self.scale != SCALE_FORMATS[1]):
+            raise ins.fail("these formats of scales are not known")
         self.dtype = np.dtype(FORMATS[kind][formats[0]])
         self.turned = bool(bits >> 15 & 1), bool(bits >> 16 & 1)
         self.columns, rows = (bits >> 17 & 0x3F) << 3, (bits >> 24 & 0x1F) << 4
@@ -180,16 +207,33 @@ class _Product:
             raise ins.fail(f"{rows} rows and {self.columns} columns are not known")
         self.narrow, self.wide = (np.int32, np.int64) if integer else (np.float32, np.float64)
 
-    def check(self, state: Block, at: int) -> None:
-        if at >> 16 or (at & 0xFFFF) + self.columns > state.columns:
-            raise self.ins.fail(f"columns from {at} on are not those of this block")
+    def check(self, state: Block, at: int, factors: list[int]) -> None:
+        counts = self.columns, *(-(-rows // 32) for rows in (LANES, self.columns))
+        for first, count in zip((at, *factors), counts, strict=False):
+            if first >> 16 or (first & 0xFFFF) + count > state.columns:
+                raise self.ins.fail(f"columns from {first} on are not those of this block")
 
-    def run(self, reader: Group, state: Block, at: int, left: int, right: int, add: int) -> None:
+    def run(self, reader: Group, state: Block, at: int, left: int, right: int, add: int, factors: list[int]) -> None:
         a = self._read(reader, left, LANES, self.turned[0])
         b = self._read(reader, right, self.columns, self.turned[1])
+        if self.vector:
+            a, b = (
+                each * self._scales(state, each, *of) for each, *of in zip((a, b), factors, self.first, strict=True)
+            )
         cells = state.cells[:, at : at + self.columns]
         before = cells.view(self.narrow).astype(self.wide) if add else self.wide(0)
         cells[:] = (before + a @ b.T).astype(self.narrow).view(np.uint32)
+
+    def _scales(self, state: Block, matrix: Array, at: int, first: int) -> Array:
+        """The scale of each element: row r has its own in the word of lane r % 32 of column r // 32, which the lanes of
+        all four warps have alike, from byte `first` on."""
+        rows, depth = matrix.shape
+        columns = state.cells[:, at : at + -(-rows // 32)]
+        if any((columns[:32] != columns[lane : lane + 32]).any() for lane in (32, 64, 96)):
+            raise self.ins.fail("the lanes of the four warps have other scales")
+        bytes = np.ascontiguousarray(columns[:32].T.reshape(-1)[:rows]).view(np.uint8).reshape(rows, 4)
+        taken = np.ascontiguousarray(bytes[:, first : first + self.vector]).view(self.scale)
+        return taken.astype(np.float64).repeat(depth // self.vector, 1)
 
     def _read(self, reader: Group, bits: int, outer: int, turned: bool) -> Array:
         size = self.dtype.itemsize
@@ -202,6 +246,8 @@ class _Product:
             raise self.ins.fail(str(error)) from None
         if self.kind == "tf32":
             found = found & np.uint32(0xFFFFE000)
+        if self.kind.startswith("mxf4"):
+            found = np.stack([found & 15, found >> 4], -1).reshape(outer, -1).astype(np.uint8)
         return np.ascontiguousarray(found).view(self.dtype).astype(self.wide)
 
 
@@ -254,5 +300,31 @@ def _load(ins: Instruction, code: Code) -> Step:
                 made[k][number] = state.cells[row, column + 8 * (k // 4) + own % 4 * 2 + k % 2]
         for to, values in zip(targets, made, strict=True):
             to(group, values)
+
+    return run
+
+
+def _store(ins: Instruction, code: Code) -> Step:
+    """A word of each thread to its lane of tensor memory, for each of some columns."""
+    found = re.fullmatch(r"x(\d+)", ins.parts[4])
+    if ins.parts[1:4] != ("sync", "aligned", "32x32b") or found is None or ins.parts[5:] != ("b32",):
+        raise ins.fail("this form is not known")
+    given = ins.operands[1]
+    parts = given.parts if isinstance(given, Tuple) else (given,)
+    sources = [code.source(ins, part, type_of("b32")) for part in parts]
+    if len(sources) != int(found[1]):
+        raise ins.fail(f"{len(sources)} registers")
+    address = address_of(ins, ins.operands[0], code)
+
+    def run(group: Group) -> None:
+        machine = group.machine
+        thread = np.asarray(group.numbers) % machine.threads
+        values = [source(group) for source in sources]
+        for number, (block, at) in enumerate(each_with_its_block(group, address(group))):
+            lane, column, own = at >> 16, at & 0xFFFF, int(thread[number])
+            state = machine.tensor.of(block)
+            if lane != own // 32 % 4 * 32 or column + len(values) > state.columns:
+                raise ins.fail(f"a warp does not write lane {lane}, column {column}")
+            state.cells[lane + own % 32, column : column + len(values)] = [each[number] for each in values]
 
     return run

@@ -149,7 +149,8 @@ class Fronts:
         c.target = for_text
         pipeline._Watch().run(_FRONT, c)
         # One of MLIR's passes requests an instruction that only programs with bfloat16 could use.
-        relevant = [each for each in lowered if each[0] != _BFLOAT or "bfloat16" in print_program(c.program)]
+        uses_bfloat = "bfloat16" in print_program(c.program)
+        relevant = [each for each in lowered if each[0] != _BFLOAT or uses_bfloat]
         # What is refused is by now; after that, limits are only for code that launches, which is not made here.
         typed += [each for each in relevant if each[0][0] not in ("limits", "most_blocks")]
         once = {repr(question): (question, answer) for question, answer in typed}

@@ -154,8 +154,19 @@ def dot(
 
 
 @rule("gpu.dot_async")
-def dot_async(call: Point, a: object, b: object, acc: object, precision: object = "ieee") -> TileProduct:
+def dot_async(
+    call: Point,
+    a: object,
+    b: object,
+    acc: object,
+    precision: object = "ieee",
+    scales: object = None,
+    packed: object = None,
+) -> TileProduct:
     kernel_of(call, "dot_async()")
+    if scales is not None or packed is not None:
+        products.checked_precision(call, precision)
+        return scaled_products.dot_async(call, (a, b), acc, scales, packed)
     return products.dot_async(call, a, b, acc, precision)
 
 

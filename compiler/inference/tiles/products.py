@@ -31,7 +31,11 @@ def dot_async(call: Point, a: object, b: object, acc: object, precision: object)
     Raises:
         CompileError: as `dot`.
     """
-    made = _begun(call, a, b, acc, precision, waits=False)
+    return under_way(call, _begun(call, a, b, acc, precision, waits=False), acc)
+
+
+def under_way(call: Point, made: TileProduct, acc: object) -> TileProduct:
+    """A product that has begun: the sums that it was given are not read any more."""
     call.locate()
     call.builder.add("product_begun", [])
     sums = acc.tile if isinstance(acc, TileProduct) else acc
@@ -70,10 +74,19 @@ def dot(call: Point, a: object, b: object, acc: object, precision: object) -> Ti
     Raises:
         CompileError: EK0653, an operand is none; EK0654, the shapes do not fit; EK0655, nothing multiplies the dtypes.
     """
+    return _begun(call, a, b, sums_at_once(call, acc), precision, waits=True).tile
+
+
+def sums_at_once(call: Point, acc: object) -> object:
+    """The sums of a product that is no other product under way.
+
+    Raises:
+        CompileError: EK0653.
+    """
     if isinstance(acc, TileProduct):
         text = f"the sums of gpu.dot are a tile, not {describe(acc)}"
         raise call.error("EK0653", text, "acc", hint="acc = gpu.tile[float32](M, N)")
-    return _begun(call, a, b, acc, precision, waits=True).tile
+    return acc
 
 
 def _begun(call: Point, a: object, b: object, given: object, precision: object, *, waits: bool) -> TileProduct:
@@ -89,15 +102,24 @@ def _begun(call: Point, a: object, b: object, given: object, precision: object, 
         acc = layouts.moved(call, acc, layouts.layout_for(call, "dot", acc.shape, rows=True))
     first = given.first if isinstance(given, TileProduct) else None
     row, why = row_for(call, WantedProduct(left, right, TileProduct(acc, first), waits), how)
-    if first is not None and not (row is not None and row.in_tensor_memory):
-        text = f"the product that these sums are of is in tensor memory, and this one cannot add to it: {why}"
-        raise call.error("EK0654", text, hint=".wait() gives the sums, to which any product adds")
+    check_memory(call, row, first, why)
     layouts.together(call, product=why)
     if row is None:
         return TileProduct(by_elements(call, left, right, acc, "tf32" if how == "tf32" else left.dtype.name))
     if row.in_tensor_memory:
         return tensor_products.multiply(call, row, left, right, TileProduct(acc, first))
     return TileProduct(_multiply(call, row, left, right, acc, waits))
+
+
+def check_memory(call: Point, row: MatrixProduct | None, first: int | None, why: str) -> None:
+    """Refuses a product elsewhere whose sums begin in tensor memory, at column `first`.
+
+    Raises:
+        CompileError: EK0654.
+    """
+    if first is not None and not (row is not None and row.in_tensor_memory):
+        text = f"the product that these sums are of is in tensor memory, and this one cannot add to it: {why}"
+        raise call.error("EK0654", text, hint=".wait() gives the sums, to which any product adds")
 
 
 def checked_precision(call: Point, precision: object) -> str:
@@ -198,7 +220,7 @@ def misfit(call: Point, row: MatrixProduct, wanted: WantedProduct) -> str | None
     if row.in_tensor_memory:
         if wanted.waits:
             return "gpu.dot gives its sums at once, and tensor memory is for gpu.dot_async"
-        return tensor_products.misfit(call, row, left, right, wanted.acc)
+        return tensor_products.misfit(call, row, left, right, wanted.acc, wanted.scales)
     if row.of_groups:
         return group_products.misfit(row, acc, depth, left, right)
     of_warp = wave_fragments.misfit if row.form.rows_first else fragments.misfit

@@ -19,10 +19,21 @@ from ...targets.products import MatrixProduct, product_rows
 from ..evaluator import Point
 from ..values.describe import describe
 from ..values.tiles import TileProduct, TileValue
-from . import layouts
+from . import layouts, tensor_products
 from .block_scales import BlockScales
 from .operands import DotOperand
-from .products import WantedProduct, by_blocks, by_elements, by_warps, factors, misfit, row_for
+from .products import (
+    WantedProduct,
+    by_blocks,
+    by_elements,
+    by_warps,
+    check_memory,
+    factors,
+    misfit,
+    row_for,
+    sums_at_once,
+    under_way,
+)
 
 # How many neighbours along the inner axis have a scale: by their dtype, and by that of the scale.
 BLOCKS: Final = {
@@ -41,8 +52,26 @@ def dot(call: Point, operands: tuple[object, object], given: object, scales: obj
         CompileError: EK0653, an operand is none; EK0654, the shapes do not fit, or are not whole blocks; EK0655, the
             dtypes have no scales.
     """
+    return _begun(call, operands, sums_at_once(call, given), scales, packed, waits=True).tile
+
+
+def dot_async(
+    call: Point, operands: tuple[object, object], given: object, scales: object, packed: object
+) -> TileProduct:
+    """What `dot` gives, under way; `given` may be a product under way.
+
+    Raises:
+        CompileError: as `dot`.
+    """
+    return under_way(call, _begun(call, operands, given, scales, packed, waits=False), given)
+
+
+def _begun(
+    call: Point, operands: tuple[object, object], given: object, scales: object, packed: object, *, waits: bool
+) -> TileProduct:
     packed = _packed(call, packed)
-    left, right, acc = factors(call, *operands, given, packed)
+    left, right, acc = factors(call, *operands, given.tile if isinstance(given, TileProduct) else given, packed)
+    first = given.first if isinstance(given, TileProduct) else None
     if not isinstance(scales, tuple) or len(scales) != 2:
         text = f"scales= of gpu.dot is a pair of matrices in shared memory, not {describe(scales)}"
         raise call.error("EK0653", text, "scales", hint=FORM if packed is None else PACKED)
@@ -54,19 +83,22 @@ def dot(call: Point, operands: tuple[object, object], given: object, scales: obj
     pair = [_scales(call, value, of, dtype) for value, of in zip(scales, "ab", strict=True)]
     block = _block(call, dtype, (left, right), pair)
     blocks = BlockScales(pair[0], pair[1], block, packed)
-    wanted = WantedProduct(left, right, TileProduct(acc), True, blocks)
+    wanted = WantedProduct(left, right, TileProduct(acc, first), waits, blocks)
     row, why = row_for(call, wanted, "ieee")
+    check_memory(call, row, first, why)
     of_blocks = _row_of_blocks(call, wanted) if row is None else None
     if of_blocks is not None:
         why = f"{of_blocks.name}, whose sums of {block} neighbours are scaled: {why.removeprefix('elements: ')}"
     layouts.together(call, product=why)
     of_a, of_b = (each.in_memory(call, f"scales {name}") for each, name in zip(pair, "ab", strict=True))
     blocks = BlockScales(of_a, of_b, block, packed)
+    if row is not None and row.in_tensor_memory:
+        return tensor_products.multiply(call, row, left, right, TileProduct(acc, first), blocks)
     if of_blocks is not None:
-        return by_blocks(call, of_blocks, left, right, acc, blocks)
+        return TileProduct(by_blocks(call, of_blocks, left, right, acc, blocks))
     if row is None:
-        return by_elements(call, left, right, acc, dtype.name, blocks)
-    return by_warps(call, row, left, right, acc, blocks)
+        return TileProduct(by_elements(call, left, right, acc, dtype.name, blocks))
+    return TileProduct(by_warps(call, row, left, right, acc, blocks))
 
 
 def _row_of_blocks(call: Point, wanted: WantedProduct) -> MatrixProduct | None:

@@ -17,32 +17,44 @@ import onnx
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.indexing import Range, take
 from ...ops.stage import builtin, current
 from ...staging.value import TensorValue
 from ...types.dims import Dim
 from ...types.tensor_type import TensorType
 from ..agreement import equal_size, with_sizes
 from ..call import NodeCall
+from ..items import AppendedItems, CountedItems, is_sequence, moved
 from ..known import KnownTensor, dims_from, known_dims
 from ..table import Value, onnx_op
+from .appended import appending, arm_result, arm_tensors, sequence_after
 from .independent_rounds import at_once
-from .rounds import Undo, collected, count_rounds, dim_of, is_constant, refuse_computed_sizes, unchanged
+from .rounds import (
+    Undo,
+    collected,
+    count_rounds,
+    dim_of,
+    has_known_sizes,
+    is_constant,
+    refuse_computed_sizes,
+    unchanged,
+)
 
 MOST_ROUNDS = 256
 
 
-def _types_of(call: NodeCall, condition: Value, graph: object) -> list[TensorType]:
-    """The types of what a graph without inputs gives: it is staged once and taken back."""
-    types: list[TensorType] = []
+def _values_of(call: NodeCall, condition: Value, graph: object) -> list[Value]:
+    """What a graph without inputs gives: it is staged once and taken back, so that only the types are of use."""
+    values: list[Value] = []
     try:
         with current("cond").transaction():
             values = call.run_graph(graph, [])
-            if any(isinstance(value, list) or value is None for value in values):
+            if any(isinstance(value, list | CountedItems) or value is None for value in values):
                 call.numbers(condition, 0, "the condition, because a branch has no tensors")
-            types = [call.tensor(value).type for value in values]
+            values = [value if isinstance(value, AppendedItems) else call.tensor(value) for value in values]
             raise Undo
     except Undo:
-        return types
+        return values
 
 
 @onnx_op("If")
@@ -51,33 +63,87 @@ def if_(call: NodeCall, condition: Value, *, then_branch: object, else_branch: o
     if isinstance(condition, KnownTensor):
         chosen = then_branch if bool(condition.numbers().reshape(-1)[0]) else else_branch
         return tuple(call.run_graph(chosen, []))
-    types, others = (_types_of(call, condition, graph) for graph in (then_branch, else_branch))
+    both = [_values_of(call, condition, graph) for graph in (then_branch, else_branch)]
     flag = ops.reshape(call.tensor(condition), [])
-    if [(type.dtype, type.rank) for type in types] != [(type.dtype, type.rank) for type in others]:
-        return _first_arm(call, flag, then_branch, types, others)
-    for output, *pair in zip(call.node.output, types, others, strict=False):
-        for type in pair:
+    kinds = [[(x.dtype, x.rank) if isinstance(x, TensorValue) else None for x in values] for values in both]
+    if kinds[0] != kinds[1]:
+        types = [[call.tensor(value).type for value in values] for values in both]
+        return _one_arm(call, flag, (then_branch, else_branch), types)
+    tensors = [[x for x in values if isinstance(x, TensorValue)] for values in both]
+    if len(tensors[0]) == len(both[0]) and all(map(_joinable, *tensors)) and not all(map(_known_sizes, *tensors)):
+        return _both_arms(call, flag, (then_branch, else_branch))
+    results = [arm_result(call, *each) for each in zip(call.node.output, *both, strict=False)]
+    joint: list[list[TensorType]] = []  # of each result, the types of its tensors
+    for output, result in zip(call.node.output, results, strict=False):
+        if result.before is not None:
+            flags = TensorType(DType.bool, [], call.device)
+            joint.append([each for type in result.appended for each in (type, flags)])
+            continue
+        ((then,), (other,)) = result.types
+        for type in (then, other):
             refuse_computed_sizes(call, type, f"the result {output!r} has a size that one of its arms computes")
-    joint = [_joint_type(call, flag, *pair) for pair in zip(types, others, strict=True)]
+        joint.append([_joint_type(call, flag, then, other)])
 
-    def arm(graph: object) -> list[TensorValue]:
-        values = [call.tensor(value) for value in call.run_graph(graph, [])]
-        return [with_sizes(value, type.shape) for value, type in zip(values, joint, strict=True)]
+    def arm(graph: object, second: bool) -> list[TensorValue]:
+        tensors: list[TensorValue] = []
+        for value, result, types in zip(call.run_graph(graph, []), results, joint, strict=True):
+            given = [call.tensor(value)] if result.before is None else arm_tensors(call, result, second, value)
+            tensors += [with_sizes(x, type.shape) for x, type in zip(given, types, strict=True)]
+        return tensors
 
-    return tuple(ops.cond(flag, joint, lambda: arm(then_branch), lambda: arm(else_branch)))
+    flat = [type for types in joint for type in types]
+    chosen_values = iter(ops.cond(flag, flat, lambda: arm(then_branch, False), lambda: arm(else_branch, True)))
+    own = [[next(chosen_values) for _ in types] for types in joint]
+    return tuple(
+        x[0] if result.before is None else sequence_after(result, x) for result, x in zip(results, own, strict=True)
+    )
 
 
-def _first_arm(
-    call: NodeCall, flag: TensorValue, graph: object, types: list[TensorType], others: list[TensorType]
+def _one_arm(
+    call: NodeCall, flag: TensorValue, graphs: Sequence[object], types: Sequence[Sequence[TensorType]]
 ) -> tuple[Value, ...]:
-    """The first of two graphs whose results have other types or numbers of axes than those of the second, where sizes
+    """One of two graphs whose results have other types or numbers of axes than those of the other one, where sizes
     decide between them: a call has to have sizes with which it is the one that runs."""
-    shown, other_shown = (", ".join(f"{type.dtype}{type.shape}" for type in each) for each in (types, others))
-    text = f"its condition is false, and the model is imported for the case that it is true: its arms give {shown} and"
-    parameters = {"kind": "equal", "text": f"{call.title}: {text} {other_shown}"}
-    operands = [ops.cast(flag, DType.int64), ops.constant(1, DType.int64, call.device)]
+    second = call.arms.choose()
+    shown, other_shown = (", ".join(f"{type.dtype}{type.shape}" for type in each) for each in types)
+    is_, imported = ("true", "false") if second else ("false", "true")
+    text = f"its condition is {is_}, and the model is imported for the case that it is {imported}: its arms give"
+    parameters = {"kind": "equal", "text": f"{call.title}: {text} {shown} and {other_shown}"}
+    operands = [ops.cast(flag, DType.int64), ops.constant(0 if second else 1, DType.int64, call.device)]
     builtin("creation", "require_sizes", operands, parameters)
-    return tuple(call.run_graph(graph, []))
+    return tuple(call.run_graph(graphs[second], []))
+
+
+def _known_sizes(then: TensorValue, other: TensorValue) -> bool:
+    """Whether the sizes of a result in both arms are known before an arm runs."""
+    return all(has_known_sizes(x.type) for x in (then, other))
+
+
+def _joinable(then: TensorValue, other: TensorValue) -> bool:
+    """Whether the results of both arms differ along one axis at most."""
+    return sum(a != b for a, b in zip(then.shape, other.shape, strict=True)) <= 1
+
+
+def _both_arms(call: NodeCall, flag: TensorValue, graphs: Sequence[object]) -> tuple[Value, ...]:
+    """Runs both graphs, where one computes the size of a result, and takes the results of one: as many elements as it
+    has, and none of the other's."""
+    arms = [[call.tensor(value) for value in call.run_graph(graph, [])] for graph in graphs]
+    results: list[Value] = []
+    for pair in zip(*arms, strict=True):
+        then, other = pair
+        axis = next((k for k, (a, b) in enumerate(zip(then.shape, other.shape, strict=True)) if a != b), None)
+        if axis is None:
+            results.append(ops.where(flag, then, other))
+            continue
+        lengths = [ops.reshape(known_dims([x.shape[axis]]).tensor(call.device), [1]) for x in pair]
+        counts = [ops.where(flag, lengths[0], 0), ops.where(flag, 0, lengths[1])]
+        sizes = [dims_from(count, call.node.name or "branch")[0] for count in counts]
+        results.append(ops.concat([_first_elements(x, axis, size) for x, size in zip(pair, sizes, strict=True)], axis))
+    return tuple(results)
+
+
+def _first_elements(x: TensorValue, axis: int, count: Dim) -> TensorValue:
+    return take(x, [Range(0, 1, count if k == axis else dim) for k, dim in enumerate(x.shape)])
 
 
 def _joint_type(call: NodeCall, flag: TensorValue, then: TensorType, other: TensorType) -> TensorType:
@@ -110,12 +176,12 @@ def loop(call: NodeCall, trips: Value, condition: Value, *initial: Value, body: 
         unrolled = _unrolled(call, body, list(initial), most, goes, scans)
         if unrolled is not None:
             return tuple(unrolled)
-    if any(isinstance(value, list) or value is None for value in initial):
+    if any(value is None for value in initial):
         for position, value in enumerate((trips, condition)):
             if value is not None:
-                call.numbers(value, position, "the number of rounds, since sequences are carried")
-        call.fail("carries sequences over a number of rounds that is not known at import", code="EK0529")
-    if scans:
+                call.numbers(value, position, "the number of rounds, since optional values are carried")
+        call.fail("carries optional values over a number of rounds that is not known at import", code="EK0529")
+    if scans or any(is_sequence(value) for value in initial):
         return _collecting(call, body, trips, condition, initial)
     return tuple(_while(call, body, trips, condition, [call.tensor(value) for value in initial]))
 
@@ -138,7 +204,7 @@ def _collecting(
         return call.run_graph(body, [number, KnownTensor(np.array(True), DType.bool), *states])[1:]
 
     scans = len(body.output) - 1 - carried
-    states, results = collected(call, rounds, initial, kept, round_, [0] * scans)
+    states, results = appending(call, rounds, initial, kept, round_, scans)
     return (*states, *results)
 
 
@@ -235,10 +301,10 @@ def scan(
         equal_size(call, size, x.shape[axis], text)
     kept = unchanged(body.input[: len(states)], body.output[: len(states)], body.node)
     if all(kept) and not any([*backwards, *out_back]):
-        first = [_moved(x, 0, axis) for x, axis in zip(inputs, axes, strict=True)]
+        first = [moved(x, 0, axis) for x, axis in zip(inputs, axes, strict=True)]
         joined = at_once(call, body, states, first)
         if joined is not None:
-            return (*states, *(_moved(x, axis) for x, axis in zip(joined, out_axes, strict=True)))
+            return (*states, *(moved(x, axis) for x, axis in zip(joined, out_axes, strict=True)))
     if not is_constant(size, MOST_ROUNDS):
         return _long_scan(
             call, body, states, size, list(zip(inputs, axes, backwards, strict=True)), (out_axes, out_back)
@@ -277,11 +343,4 @@ def _long_scan(
         return call.run_graph(body, [*values, *parts])
 
     after, results = collected(call, size, states, kept, round_, outputs[1])
-    return (*after, *(_moved(x, axis) for x, axis in zip(results, outputs[0], strict=True)))
-
-
-def _moved(x: TensorValue, axis: int, source: int = 0) -> TensorValue:
-    """`x` with an axis at another place."""
-    order = [k for k in range(x.rank) if k != source]
-    order.insert(axis % x.rank, source)
-    return ops.permute(x, order)
+    return (*after, *(moved(x, axis) for x, axis in zip(results, outputs[0], strict=True)))

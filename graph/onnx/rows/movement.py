@@ -5,6 +5,7 @@ See also `shapes` (shapes).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ...types.dims import Dim, StaticDim, ceildiv, is_below_zero
 from ..agreement import equal_size, same_sizes, with_sizes
 from ..call import NodeCall
 from ..known import Array, KnownTensor, UnknownAtImport, known_dims
-from ..table import Ints, Value, onnx_op
+from ..table import Dims, Ints, Value, onnx_op
 from .indexing import new_dim
 
 
@@ -177,7 +178,7 @@ def _known_split(
 
 @onnx_op("Split", known=_known_split, unlimited=True)
 def split_attribute(
-    call: NodeCall, data: TensorValue, split: Ints | None = None, *, axis: int, num_outputs: int | None = None
+    call: NodeCall, data: TensorValue, split: Dims | None = None, *, axis: int, num_outputs: int | None = None
 ) -> Any:
     """Pieces along an axis: of these sizes, or as equal as can be, the last one smaller."""
     at = axis % data.rank
@@ -189,11 +190,16 @@ def split_attribute(
         each = ceildiv(dim, count)
         ends = [(each * k).minimum(dim) for k in range(1, count)]
         sizes: list[Dim] = [end - begin for begin, end in zip([Dim(0), *ends], [*ends, dim], strict=True)]
-    else:
-        sizes = [Dim(size) for size in split]
-        whole = equal_size(call, dim, sum(sizes, start=Dim(0)), f"the size of axis {axis} and the sum of the parts")
-        data = with_sizes(data, [whole if k == at else own for k, own in enumerate(data.shape)])
-    return tuple(ops.split(data, sizes, at))
+        return tuple(ops.split(data, sizes, at))
+    return tuple(split_along(call, data, split, at))
+
+
+def split_along(call: NodeCall, data: TensorValue, sizes: Sequence[Dim], axis: int) -> list[TensorValue]:
+    """Pieces of these sizes, whose sum has to be that of the axis."""
+    whole = sum(sizes, start=Dim(0))
+    equal_size(call, data.shape[axis], whole, f"the size of axis {axis} and the sum of the parts")
+    fitted = with_sizes(data, [whole if k == axis else own for k, own in enumerate(data.shape)])
+    return ops.split(fitted, sizes, axis)
 
 
 # *** blocks ***

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...ops.indexing import Range, take
+from ...ops.rows import reduce_axes
 from ...ops.stage import require
 from ...staging.value import TensorValue
 from ...types.dims import Shape, StaticDim
@@ -36,7 +37,9 @@ def top_k(
 
 def _hardmax(x: TensorValue, axis: int) -> TensorValue:
     at = axis % x.rank
-    return ops.cast(ops.equal(along(steps(x.shape[at], x.device), at, x.rank), ops.argmax(x, at, True)), x.dtype)
+    # the kernel itself, which takes an empty axis
+    first = reduce_axes("argmax", ("reduction", "argmax"), x, (at,), True)
+    return ops.cast(ops.equal(along(steps(x.shape[at], x.device), at, x.rank), first), x.dtype)
 
 
 @onnx_op("Hardmax", since=13)

@@ -6,7 +6,6 @@ rank of the result depends on it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.rows import axes_of, reduce_axes
 from ...staging.value import TensorValue
 from ...types.dims import Shape
 from ..call import NodeCall
@@ -106,18 +106,11 @@ def _extreme(largest: bool) -> Reduce:
             return x
         if x.dtype is DType.bool:
             return ops.cast(reduce(ops.cast(x, DType.uint8), axes, keepdims), DType.bool)
-        if any(x.shape[axis] == 0 for axis in axes):
-            kept = ops.sum(x, axes, keepdims)
-            return ops.broadcast_to(ops.constant(_identity(x.dtype, largest), x.dtype, x.device), kept.shape)
-        return (ops.max if largest else ops.min)(x, axis=axes, keepdims=keepdims)
+        name = "reduce_max" if largest else "reduce_min"
+        # `ops.max` refuses an empty axis; ONNX gives the least value of the dtype, and so does the kernel
+        return reduce_axes(name, ("reduction", name), x, axes_of(name, axes, x.rank), keepdims)
 
     return reduce
-
-
-def _identity(dtype: DType, largest: bool) -> float | int:
-    if dtype.is_float():
-        return -math.inf if largest else math.inf
-    return dtype.range[0] if largest else dtype.range[1]
 
 
 _reduction("ReduceSum", _sum, np.sum)

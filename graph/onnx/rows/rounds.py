@@ -9,6 +9,7 @@ See also `control` (which loops are unrolled).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 
 import onnx
 
@@ -44,7 +45,13 @@ def unchanged(
 
 
 def collected(
-    call: NodeCall, rounds: Dim, states: Sequence[Value], kept: Sequence[bool], body: Round, backwards: Sequence[int]
+    call: NodeCall,
+    rounds: Dim,
+    states: Sequence[Value],
+    kept: Sequence[bool],
+    body: Round,
+    backwards: Sequence[int] = (),
+    names: Sequence[str] | None = None,
 ) -> tuple[list[Value], list[TensorValue]]:
     """The last states and the collected results, parts along their first axis.
 
@@ -54,7 +61,8 @@ def collected(
         states: the first values of what is carried.
         kept: of each state whether no round changes it.
         body: makes the next states and the parts of the number of a round and its states.
-        backwards: of each result whether the part of the first round is its last.
+        backwards: of each result whether the part of the first round is its last; of further ones it is the first.
+        names: what errors call the results; the node's outputs when left out.
 
     Raises:
         GraphError: EK0529, a state is a sequence, or a part has sizes that are computed in its round.
@@ -67,14 +75,18 @@ def collected(
         return [state if same else next(rest) for state, same in zip(states, kept, strict=True)]
 
     parts = _part_types(call, lambda: body(_first(call), whole(carried))[len(states) :])
-    for output, part in zip(call.node.output[len(states) :], parts, strict=True):
-        refuse_computed_sizes(call, part, f"the parts of its result {output!r} have a size that each round computes")
+    outputs = call.node.output[len(states) :] if names is None else names
+    shown = [f"its result {output!r}" for output in outputs]
+    for name, part in zip_longest(shown, parts, fillvalue="a sequence that it appends to"):
+        assert isinstance(part, TensorType)
+        refuse_computed_sizes(call, part, f"the parts of {name} have a size that each round computes")
     buffers = [ops.buffer_create(BufferType(part.dtype, [rounds, *part.shape], call.device)) for part in parts]
     count = ops.reshape(known_dims([rounds]).tensor(call.device), [])
 
     def round_(number: TensorValue, *changing: TensorValue) -> list[TensorValue]:
         results = [call.tensor(value) if value is not None else value for value in body(number, whole(changing))]
-        for buffer, part, type, back in zip(buffers, results[len(states) :], parts, backwards, strict=True):
+        directions = [*backwards, *[0] * (len(parts) - len(backwards))]
+        for buffer, part, type, back in zip(buffers, results[len(states) :], parts, directions, strict=True):
             place = count - 1 - number if back else number
             ops.buffer_store_slice(buffer, ops.rebind(call.tensor(part), type.shape), [place])
         after = [value for value, same in zip(results, kept, strict=False) if not same]
@@ -99,6 +111,11 @@ def _part_types(call: NodeCall, parts: Callable[[], Sequence[Value]]) -> list[Te
     except Undo:
         pass
     return types
+
+
+def has_known_sizes(type: TensorType) -> bool:
+    """Whether a tensor that a graph inside of a node makes has sizes that are known before it runs."""
+    return all(current("graph").has_dim(name) for dim in type.shape for name in dim.parameters)
 
 
 def refuse_computed_sizes(call: NodeCall, type: TensorType, what: str) -> None:

@@ -22,6 +22,7 @@ from ..call import NodeCall
 from ..known import KnownTensor
 from ..table import Array, Dims, Value, onnx_op
 
+MOST_BOXES: Final = (1 << 31) - 1
 MAX_DENOMINATOR: Final = 1000  # of fractions that files hold as float32
 
 
@@ -196,17 +197,30 @@ def roi_align_10(
 
 @onnx_op("NonMaxSuppression")
 def non_max_suppression(
+    call: NodeCall,
     boxes: TensorValue,
     scores: TensorValue,
-    most: Array | None = None,
-    iou_threshold: Array | None = None,
-    score_threshold: Array | None = None,
+    most: Value = None,
+    iou_threshold: Value = None,
+    score_threshold: Value = None,
     *,
     center_point_box: int,
 ) -> TensorValue:
     """The boxes that are left when those that overlap better ones are gone."""
-    count = int(most.reshape(-1)[0]) if most is not None else 0
-    overlap = float(iou_threshold.reshape(-1)[0]) if iou_threshold is not None else 0.0
-    least = float(score_threshold.reshape(-1)[0]) if score_threshold is not None else None
-    selected = ops.non_maximum_suppression(boxes, scores, count, overlap, least, bool(center_point_box))
+    if boxes.rank == scores.rank == 3:
+        boxes, scores = with_equal_axes(call, "the numbers of images", (boxes, 0), (scores, 0))
+        boxes, scores = with_equal_axes(call, "the numbers of boxes and of scores", (boxes, 1), (scores, 2))
+    limits = [_limit(each) for each in (most, iou_threshold, score_threshold)]
+    count, overlap = (0 if each is None else each for each in limits[:2])
+    if not isinstance(count, TensorValue):
+        count = min(max(int(count), 0), MOST_BOXES)  # PyTorch exports the largest int64
+    selected = ops.non_maximum_suppression(boxes, scores, count, overlap, limits[2], bool(center_point_box))
     return ops.cast(selected, DType.int64)
+
+
+def _limit(value: Value) -> int | float | TensorValue | None:
+    """A limit of one element: a number where it is known."""
+    if isinstance(value, KnownTensor):
+        number: int | float = value.numbers().reshape(-1)[0].item()
+        return number
+    return value if isinstance(value, TensorValue) else None

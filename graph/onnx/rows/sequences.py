@@ -2,17 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.stage import current
 from ...staging.value import TensorValue
-from ...types.dims import StaticDim
+from ...types.dims import Dim, StaticDim
+from ...types.tensor_type import TensorType
 from ..call import NodeCall
-from ..known import KnownTensor
-from ..table import Ints, Items, Value, onnx_op
+from ..items import AppendedItem, AppendedItems, CountedItems, moved
+from ..known import KnownTensor, known
+from ..table import Items, Value, onnx_op
+from .movement import split_along
+
+
+def as_counted(call: NodeCall, items: list[Value] | CountedItems) -> CountedItems | None:
+    """A sequence as parts of a tensor; None where it is empty: nothing says the type of its items."""
+    if isinstance(items, CountedItems):
+        return items
+    if not items:
+        return None
+    values = [call.tensor(item) for item in items]
+    _check_alike(call, [value.type for value in values])
+    return CountedItems(ops.stack(values, 0))
+
+
+def joined(call: NodeCall, *sequences: CountedItems | None) -> CountedItems | list[Value]:
+    """The items of several sequences, one after the other."""
+    parts = [each.parts for each in sequences if each is not None]
+    if not parts:
+        return []
+    _check_alike(call, [each.type.with_shape(each.shape[1:]) for each in parts])
+    return CountedItems(ops.concat(parts, 0) if len(parts) > 1 else parts[0])
+
+
+def from_rounds(
+    call: NodeCall, rounds: Dim, appended: Sequence[tuple[TensorValue, TensorValue | None]]
+) -> CountedItems | None:
+    """What all rounds of a loop have appended, in order; None where a round appends nothing.
+
+    Args:
+        call: the loop.
+        rounds: how many there are.
+        appended: of each item of a round its values in all rounds, along their first axis, and whether each round
+            appended it.
+    """
+    if not appended:
+        return None
+    values = [value for value, _ in appended]
+    _check_alike(call, [value.type for value in values])
+    shape = [rounds * len(values), *values[0].shape[1:]]
+    parts = ops.reshape(ops.stack(values, 1), shape)
+    if all(condition is None for _, condition in appended):
+        return CountedItems(parts)
+    always = ops.broadcast_to(ops.constant(True, DType.bool, call.device), [rounds])
+    flags = ops.stack([always if condition is None else condition for _, condition in appended], 1)
+    kept = ops.nonzero(ops.reshape(flags, shape[:1]), current("items").unused_dim("items"))
+    return CountedItems(ops.gather(parts, ops.reshape(kept, [kept.shape[0]]), 0))
+
+
+def _check_alike(call: NodeCall, types: Sequence[TensorType]) -> None:
+    """Refuses items of different types in a sequence whose length a call says."""
+    for type in types[1:]:
+        if (type.dtype, type.shape) != (types[0].dtype, types[0].shape):
+            text = "items of a sequence whose length a call says have one type, and here they have"
+            shown = [f"{each.dtype}{each.shape}" for each in (types[0], type)]
+            call.fail(f"{text} {' and '.join(shown)}", code="EK0529", expected=shown[0], got=shown[1])
+
+
+# *** op types ***
 
 
 @onnx_op("SequenceEmpty")
@@ -27,69 +89,122 @@ def sequence_construct(*items: Value) -> Any:
     return (list(items),)
 
 
-def _place(call: NodeCall, items: list[object], position: Ints | None, end: int) -> int:
-    at = end if position is None else position[0]
+def _place(call: NodeCall, items: list[object], position: Value, end: int) -> int:
+    at = (
+        end if position is None else int(call.numbers(position, call.inputs.index(position), "position").reshape(-1)[0])
+    )
     if not -len(items) <= at <= end:
         call.fail(f"names place {at} of a sequence of {len(items)}")
     return at + len(items) if at < 0 else at
 
 
 @onnx_op("SequenceInsert")
-def sequence_insert(call: NodeCall, items: Items, item: Value, position: Ints | None = None) -> Any:
+def sequence_insert(call: NodeCall, items: Items, item: Value, position: Value = None) -> Any:
     """One item more, at the end when no place is given."""
-    at = _place(call, items, position, len(items))
-    return ([*items[:at], item, *items[at:]],)
+    if isinstance(items, list):
+        at = _place(call, items, position, len(items))
+        return ([*items[:at], item, *items[at:]],)
+    if isinstance(items, AppendedItems):
+        if position is not None:
+            call.fail("inserts into a sequence that a loop carries, where items are appended only", code="EK0529")
+        return AppendedItems(items.loop, items.place, (*items.items, AppendedItem(call.tensor(item))))
+    one = CountedItems(ops.unsqueeze(call.tensor(item), 0))
+    if position is None:
+        return (joined(call, items, one),)
+    if _is_number(position, 0):
+        return (joined(call, one, items),)
+    call.fail("inserts in the middle of a sequence whose length a call says", code="EK0529", argument="position")
 
 
 @onnx_op("SequenceErase")
-def sequence_erase(call: NodeCall, items: Items, position: Ints | None = None) -> Any:
+def sequence_erase(call: NodeCall, items: Items, position: Value = None) -> Any:
     """One item less, the last when no place is given."""
-    at = _place(call, items, position, len(items) - 1)
-    return ([*items[:at], *items[at + 1 :]],)
+    if isinstance(items, list):
+        at = _place(call, items, position, len(items) - 1)
+        return ([*items[:at], *items[at + 1 :]],)
+    parts = _parts(call, items)
+    if position is None or _is_number(position, -1):
+        return CountedItems(ops.slice_tensor(parts, [slice(0, parts.shape[0] - 1)]))
+    if _is_number(position, 0):
+        return CountedItems(ops.slice_tensor(parts, [slice(1, None)]))
+    call.fail("erases in the middle of a sequence whose length a call says", code="EK0529", argument="position")
+
+
+def _rank(value: Value) -> int:
+    return value.array.ndim if isinstance(value, KnownTensor) else value.rank if isinstance(value, TensorValue) else 0
+
+
+def _is_number(position: Value, number: int) -> bool:
+    return isinstance(position, KnownTensor) and not position.symbolic and int(position.array.reshape(-1)[0]) == number
+
+
+def _parts(call: NodeCall, items: Items) -> TensorValue:
+    """The items of a sequence along the first axis of a tensor."""
+    if isinstance(items, AppendedItems):
+        call.fail("reads a sequence that rounds of its loop append to, whose length a call says", code="EK0529")
+    counted = as_counted(call, items)
+    if counted is None:
+        call.fail("takes an item of a sequence that has none")
+    return counted.parts
 
 
 @onnx_op("SequenceAt")
-def sequence_at(call: NodeCall, items: Items, position: Ints) -> Value:
+def sequence_at(call: NodeCall, items: Items, position: Value) -> Value:
     """The item at a place."""
-    item: Value = items[_place(call, items, position, len(items) - 1)]
-    return item
+    if isinstance(items, list) and isinstance(position, KnownTensor) and not position.symbolic:
+        item: Value = items[_place(call, items, position, len(items) - 1)]
+        return item
+    place = ops.reshape(call.tensor(position), [])
+    return ops.gather(_parts(call, items), place, 0)
 
 
 @onnx_op("SequenceLength")
-def sequence_length(items: Items) -> KnownTensor:
+def sequence_length(call: NodeCall, items: Items) -> KnownTensor:
     """How many items there are."""
-    return KnownTensor(np.array(len(items), np.int64), DType.int64)
+    length = Dim(len(items)) if isinstance(items, list) else _parts(call, items).shape[0]
+    return known(np.array(length, object), DType.int64)
 
 
 @onnx_op("ConcatFromSequence")
 def concat_from_sequence(call: NodeCall, items: Items, *, axis: int, new_axis: int = 0) -> TensorValue:
     """The items joined along an axis, or along a new one."""
-    tensors = [call.tensor(item) for item in items]
-    return ops.stack(tensors, axis) if new_axis else ops.concat(tensors, axis)
+    if isinstance(items, list):
+        tensors = [call.tensor(item) for item in items]
+        return ops.stack(tensors, axis) if new_axis else ops.concat(tensors, axis)
+    parts = _parts(call, items)
+    if new_axis:
+        return moved(parts, axis)
+    at = axis % (parts.rank - 1)
+    sizes = list(parts.shape[1:])
+    sizes[at] = parts.shape[0] * sizes[at]
+    return ops.reshape(moved(parts, at), sizes)
 
 
 @onnx_op("SplitToSequence")
 def split_to_sequence(
     call: NodeCall, x: TensorValue, split: Value = None, *, axis: int = 0, keepdims: int = 1
-) -> tuple[list[TensorValue]]:
+) -> tuple[Value]:
     """Pieces of an axis: of one size, of several, or single elements."""
     at = axis % x.rank
     dim = x.shape[at]
-    if not isinstance(dim, StaticDim):
-        call.fail(f"splits axis {axis}, whose size {dim} is symbolic", code="EK0529")
-    if split is None:
-        sizes = [1] * int(dim)
-    else:
-        numbers = call.numbers(split, 1, "split")
-        each = int(numbers.reshape(-1)[0])
-        if numbers.ndim:
-            sizes = [int(size) for size in numbers]
-        elif each < 1:
+    if split is None or (not _rank(split) and _is_number(split, 1)):
+        bare = (
+            not keepdims
+        )  # ONNX ignores `keepdims` where a split is given; ONNX Runtime and PyTorch's exporter do not
+        if not isinstance(dim, StaticDim):
+            items = moved(x, 0, at)
+            return (CountedItems(items if bare else ops.unsqueeze(items, at + 1)),)
+        pieces = ops.split(x, [1] * int(dim), at)
+        return ([ops.squeeze(piece, at) for piece in pieces] if bare else pieces,)
+    sizes = call.dims(split, 1) if _rank(split) else []
+    if not sizes:
+        each = int(call.numbers(split, 1, "split").reshape(-1)[0])
+        if not isinstance(dim, StaticDim):
+            call.fail(f"splits axis {axis}, whose size {dim} is symbolic, into pieces of {each}", code="EK0529")
+        if each < 1:
             call.fail(f"splits into pieces of {each}", argument="split")
-        else:
-            sizes = [min(each, int(dim) - k) for k in range(0, int(dim), each)]
-    pieces = ops.split(x, sizes, at)
-    return ([ops.squeeze(piece, at) for piece in pieces] if split is None and not keepdims else pieces,)
+        sizes = [Dim(min(each, int(dim) - k)) for k in range(0, int(dim), each)]
+    return (split_along(call, x, sizes, at),)
 
 
 # *** optional values ***

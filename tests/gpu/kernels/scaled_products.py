@@ -174,3 +174,56 @@ def tiles(
 ) -> None:
     grid = (ceildiv(out.dim(1), N), ceildiv(out.dim(0), M))
     ctx.launch(tiles_block, out, a, s, b, t, grid=grid, block=64, parameters={"M": M, "N": N, "K": K})
+
+
+def begun_block(out, a, s, b, t, M: int, N: int, K: int):
+    """Products under way while the next stage is brought; b and its scales lie in memory column by column."""
+    left = gpu.shared[a.dtype](3, M, K, layout="dot")
+    right = gpu.shared[b.dtype](3, N, K, layout="dot")
+    of_left = gpu.shared[float8_e8m0fnu](3, M, K // 32)
+    of_right = gpu.shared[float8_e8m0fnu](3, N, K // 32)
+    row, column = gpu.block_idx.y, gpu.block_idx.x
+    steps = ceildiv(a.dim(1), K)
+
+    def fetch(k):
+        if k < steps:
+            gpu.copy_async(left[k % 3], a.tile(row, k, (M, K)))
+            gpu.copy_async(right[k % 3], b.tile(column, k, (N, K)))
+            put_scales(of_left[k % 3], s, row, k, M, K // 32)
+            put_scales(of_right[k % 3], t, column, k, N, K // 32)
+        return gpu.commit()
+
+    def begin(k, sums):
+        scales = (of_left[k % 3], of_right[k % 3].transpose())
+        return gpu.dot_async(left[k % 3], right[k % 3].transpose(), sums, scales=scales)
+
+    fetch(0).wait()
+    gpu.barrier()
+    product = begin(0, gpu.tile[float32](M, N))
+    group = fetch(1)
+    for k in range(1, steps):
+        group.wait()
+        gpu.barrier()
+        product = begin(k, product)
+        product.wait(pending=1)
+        gpu.barrier()
+        group = fetch(k + 1)
+    group.wait()
+    product.wait().store(out.tile(row, column, (M, N)))
+
+
+@register("scaled::begun")
+def begun(
+    out: OutputTensor[float32, "m n"],
+    a: InputTensor[E, "m k"],
+    s: InputTensor[float8_e8m0fnu, "m j"],
+    b: InputTensor[E, "n k"],
+    t: InputTensor[float8_e8m0fnu, "n j"],
+    ctx: DeviceContext,
+    *,
+    M: int = 128,
+    N: int = 64,
+    K: int = 128,
+) -> None:
+    grid = (ceildiv(out.dim(1), N), ceildiv(out.dim(0), M))
+    ctx.launch(begun_block, out, a, s, b, t, grid=grid, block=128, parameters={"M": M, "N": N, "K": K})

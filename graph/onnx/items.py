@@ -1,0 +1,55 @@
+"""Holds sequences whose number of items a call says.
+
+A sequence of a known number of items is a list of values. Others have items of one type, which lie along the first axis
+of a tensor: what the rounds of a loop append, and the parts into which an axis of any size is cut.
+
+See also `rows.sequences` (op types), `rows.rounds` (loops that append).
+"""
+
+from __future__ import annotations
+
+from ...dsl.diagnostics.dataclass import dataclass
+from .. import ops
+from ..staging.value import TensorValue
+
+
+@dataclass(frozen=True)
+class CountedItems:
+    """A sequence of as many items as `parts` has along its first axis."""
+
+    parts: TensorValue
+
+
+@dataclass(frozen=True)
+class AppendedItem:
+    """An item that a round of a loop appends; `condition` says whether it does, None where each round does."""
+
+    value: TensorValue
+    condition: TensorValue | None = None
+
+
+@dataclass(frozen=True)
+class AppendedItems:
+    """A sequence that a loop carries, inside of a round: what the round appends, and the place among the loop's states.
+
+    Attributes:
+        loop: the node that carries the sequence.
+        place: which of its states it is.
+        items: those of this round.
+    """
+
+    loop: object
+    place: int
+    items: tuple[AppendedItem, ...] = ()
+
+
+def is_sequence(value: object) -> bool:
+    """Whether a value is a sequence."""
+    return isinstance(value, list | CountedItems | AppendedItems)
+
+
+def moved(x: TensorValue, axis: int, source: int = 0) -> TensorValue:
+    """`x` with an axis at another place."""
+    order = [k for k in range(x.rank) if k != source]
+    order.insert(axis % x.rank, source)
+    return ops.permute(x, order)
