@@ -28,6 +28,7 @@ from ..types.dims import Dim
 from .agreement import broadcast_sizes
 from .items import is_sequence
 from .known import LIMIT, KnownTensor, UnknownAtImport, dims_from, dims_in, known
+from .leading_parts import LeadingPart
 from .table import Array, Dims, OpTypeRow, Value
 from .tensors import DTYPES, array_of
 from .texts import MOVING, Texts, texts_of
@@ -136,6 +137,9 @@ class NodeCall:
             return value.tensor(self.device)
         if isinstance(value, Texts):
             self.fail("does not take texts, which are only moved, looked up and returned here", code="EK0530")
+        if isinstance(value, LeadingPart):
+            text = "a slice has a length that changes from round to round of a loop, and sizes are known before it runs"
+            self.fail(text, code="EK0529")
         if not isinstance(value, TensorValue):
             self.fail("an input has to be a tensor, and is a sequence or nothing")
         return value

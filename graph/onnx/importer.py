@@ -30,8 +30,9 @@ from .call import ArmChoices, Dequantised, NodeCall, attributes_of, label_of, ru
 from .declarations import input_types, type_of
 from .items import CountedItems
 from .known import KnownTensor, initialiser, known, read_by_products, without_subnormals
+from .leading_parts import LeadingPart
 from .model_file import ReadModel, check_opset, plain_domain, read_model
-from .rows import find_row
+from .rows import find_row, with_leading_parts
 from .table import Value
 from .tensors import CODES, DTYPES, array_of
 from .texts import Texts, texts_of
@@ -279,7 +280,8 @@ class Importer:
             return [value for _, value in self.run(graph, named, scope)]
 
         shared = (self.device, run_graph, self.broadcasts, self.dequantised, self.arms)
-        return run_row(row, NodeCall(node, inputs, attributes, since, version, *shared))
+        call = NodeCall(node, inputs, attributes, since, version, *shared)
+        return with_leading_parts(row, call) if any(isinstance(x, LeadingPart) for x in inputs) else run_row(row, call)
 
     # --- functions ---
 
@@ -342,9 +344,10 @@ class Importer:
         if isinstance(value, Texts):
             self.output_texts[number] = value.listed
             return value.places if isinstance(value.places, TensorValue) else value.places.tensor(self.device)
-        if isinstance(value, CountedItems):
+        if isinstance(value, CountedItems) and value.counts is None:
             return value.parts
-        text = f"{self.read.shown}: output {declared.name!r} is optional, and a graph returns tensors"
+        kind = "optional" if value is None else "a sequence of tensors of different sizes"
+        text = f"{self.read.shown}: output {declared.name!r} is {kind}, and a graph returns tensors"
         raise GraphError(text, code="EK0530", place=user_place())
 
 

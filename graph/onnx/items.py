@@ -15,17 +15,34 @@ from ..staging.value import TensorValue
 
 @dataclass(frozen=True)
 class CountedItems:
-    """A sequence of as many items as `parts` has along its first axis."""
+    """A sequence of as many items as `parts` has along its first axis.
+
+    Attributes:
+        parts: the items.
+        counts: of each item how many of its elements along `axis` count, the first ones; None where all do.
+        axis: of an item.
+    """
 
     parts: TensorValue
+    counts: TensorValue | None = None
+    axis: int = 0
 
 
 @dataclass(frozen=True)
 class AppendedItem:
-    """An item that a round of a loop appends; `condition` says whether it does, None where each round does."""
+    """An item that a round of a loop appends.
+
+    Attributes:
+        value: the item.
+        condition: whether the round appends it; None where each does.
+        count: how many of its elements along `axis` count, the first ones; None where all do.
+        axis: see `count`.
+    """
 
     value: TensorValue
     condition: TensorValue | None = None
+    count: TensorValue | None = None
+    axis: int = 0
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,11 @@ from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .items import AppendedItems, CountedItems
 from .known import Array, KnownTensor
+from .leading_parts import LeadingPart
 from .texts import Texts
 
 F = TypeVar("F", bound=Callable[..., Any])
-Value = TensorValue | KnownTensor | Texts | list[Any] | CountedItems | AppendedItems | None
+Value = TensorValue | KnownTensor | Texts | list[Any] | CountedItems | AppendedItems | LeadingPart | None
 Ints = list[int]
 Dims = list[Dim]
 Items = list[Any] | CountedItems | AppendedItems

@@ -32,8 +32,9 @@ from . import (
     signal,
     trees,
 )
+from .leading import with_leading_parts
 
-__all__ = ["FAMILIES", "find_row"]
+__all__ = ["FAMILIES", "find_row", "with_leading_parts"]
 FAMILIES = (
     attention,
     blocked,

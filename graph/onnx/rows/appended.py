@@ -30,18 +30,16 @@ def appending(
     growing = [k for k, state in enumerate(initial) if is_sequence(state) and not kept[k]]
     others = [k for k in range(len(initial)) if k not in growing]
     loop = object()
-    conditional: list[list[bool]] = []  # of each sequence, of what a round appends
+    last: list[tuple[AppendedItem, ...]] = []  # of each sequence what a round has appended
 
     def round_(number: TensorValue, states: Sequence[Value]) -> Sequence[Value]:
         rest = iter(states)
         given = [AppendedItems(loop, k) if k in growing else next(rest) for k in range(len(initial))]
         results = body(number, given)
         appended = [_appended(call, loop, k, results[k]) for k in growing]
-        conditional[:] = [[item.condition is not None for item in items] for items in appended]
-        flat = [
-            part for items in appended for item in items for part in (item.value, item.condition) if part is not None
-        ]
-        return [*(results[k] for k in others), *results[len(initial) :], *flat]
+        last[:] = appended
+        flat = [part for items in appended for item in items for part in (item.value, item.condition, item.count)]
+        return [*(results[k] for k in others), *results[len(initial) :], *(part for part in flat if part is not None)]
 
     names = call.node.output[len(initial) :]
     states, results = collected(
@@ -49,8 +47,12 @@ def appending(
     )
     after = dict(zip(others, states, strict=True))
     parts = iter(results[scans:])
-    for k, conditions in zip(growing, conditional, strict=True):
-        items = [(next(parts), next(parts) if has_condition else None) for has_condition in conditions]
+    for k, appended in zip(growing, last, strict=True):
+        items = []  # with the values of all rounds
+        for item in appended:
+            value = next(parts)
+            condition, count = (None if part is None else next(parts) for part in (item.condition, item.count))
+            items.append(AppendedItem(value, condition, count, item.axis))
         before = initial[k]
         if not isinstance(before, list | CountedItems):
             call.fail("appends to a sequence that a loop around it carries", code="EK0529")

@@ -13,14 +13,16 @@ import numpy as np
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...ops.indexing import Range, take
-from ...ops.stage import require
+from ...ops.stage import current, require
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim, ceildiv, is_below_zero
 from ..agreement import equal_size, same_sizes, with_sizes
 from ..call import NodeCall
 from ..known import Array, KnownTensor, UnknownAtImport, known_dims
+from ..leading_parts import LeadingPart
 from ..table import Dims, Ints, Value, onnx_op
 from .indexing import new_dim
+from .indexing import steps as places_to
 
 
 def _known_concat(*arrays: Array, axis: int) -> Array:
@@ -70,7 +72,7 @@ def _known_slice(data: Array, starts: object, ends: object, axes: object = None,
 @onnx_op("Slice", known=_known_slice, unlimited=True)
 def slice_(
     call: NodeCall, data: TensorValue, starts: Value, ends: Value, axes: Ints | None = None, steps: Ints | None = None
-) -> TensorValue:
+) -> Value:
     """A range of some axes; bounds beyond an axis are cut off."""
     known = isinstance(starts, KnownTensor) and isinstance(ends, KnownTensor) and not starts.symbolic
     if not known:
@@ -142,7 +144,7 @@ def _bounded(call: NodeCall, start: int, end: int, step: int, dim: Dim) -> slice
 
 def _slice_by_dims(
     call: NodeCall, data: TensorValue, starts: Value, ends: Value, axes: Ints | None, steps: Ints | None
-) -> TensorValue:
+) -> Value:
     """Bounds that are symbolic, or known when the graph runs: elements by their places."""
     firsts, lasts = call.tensor(starts), call.tensor(ends)
     over = axes if axes is not None else list(range(int(firsts.shape[0])))
@@ -158,9 +160,19 @@ def _slice_by_dims(
             placed = ops.where(ops.less(whole, 0), whole + size, whole)
             bounds.append(ops.minimum(ops.maximum(placed, least), high))
         stop = ops.maximum(bounds[1], bounds[0]) if step > 0 else ops.minimum(bounds[1], bounds[0])
+        if step == 1 and len(over) == 1 and any(current("slice").changes_in_body(bound) for bound in bounds):
+            return _leading_part(data, at, bounds[0], stop - bounds[0])
         places = ops.range(bounds[0], stop, step, new_dim(call, "sliced"), dtype=DType.int64)
         data = ops.gather(data, places, at)
     return data
+
+
+def _leading_part(data: TensorValue, axis: int, start: TensorValue, count: TensorValue) -> LeadingPart:
+    """A slice whose length changes from round to round of a loop: all elements of the axis from `start` on, and further
+    ones that do not count."""
+    last = ops.reshape(ops.shape_to_tensor([data.shape[axis]]), []) - 1
+    places = ops.minimum(start + places_to(data.shape[axis], data.device), last)
+    return LeadingPart(ops.gather(data, places, axis), axis, count)
 
 
 def _known_split(

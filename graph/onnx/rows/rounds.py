@@ -9,7 +9,7 @@ See also `control` (which loops are unrolled).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import zip_longest
+from itertools import chain, repeat
 
 import onnx
 
@@ -21,9 +21,11 @@ from ...types.dims import Dim, StaticDim
 from ...types.tensor_type import BufferType, TensorType
 from ..call import NodeCall
 from ..known import KnownTensor, dims_from, known_dims
+from ..leading_parts import LeadingPart
 from ..table import Value
 
 Round = Callable[[TensorValue, Sequence[Value]], Sequence[Value]]
+_SEQUENCE = "a sequence that it appends to"
 
 
 class Undo(Exception):
@@ -74,11 +76,20 @@ def collected(
         rest = iter(changing)
         return [state if same else next(rest) for state, same in zip(states, kept, strict=True)]
 
-    parts = _part_types(call, lambda: body(_first(call), whole(carried))[len(states) :])
     outputs = call.node.output[len(states) :] if names is None else names
     shown = [f"its result {output!r}" for output in outputs]
-    for name, part in zip_longest(shown, parts, fillvalue="a sequence that it appends to"):
-        assert isinstance(part, TensorType)
+
+    def parts_of(number: TensorValue, *changing: TensorValue) -> Sequence[TensorType]:
+        types = []
+        values = body(number, whole(changing))[len(states) :]
+        for name, value in zip(chain(shown, repeat(_SEQUENCE)), values, strict=False):
+            if isinstance(value, LeadingPart):
+                call.fail(f"the parts of {name} have a size that each round computes", code="EK0529")
+            types.append(call.tensor(value).type)
+        return types
+
+    parts = _part_types(call, carried, parts_of)
+    for name, part in zip(chain(shown, repeat(_SEQUENCE)), parts, strict=False):
         refuse_computed_sizes(call, part, f"the parts of {name} have a size that each round computes")
     buffers = [ops.buffer_create(BufferType(part.dtype, [rounds, *part.shape], call.device)) for part in parts]
     count = ops.reshape(known_dims([rounds]).tensor(call.device), [])
@@ -101,13 +112,19 @@ def _first(call: NodeCall) -> TensorValue:
     return ops.constant(0, DType.int64, call.device)
 
 
-def _part_types(call: NodeCall, parts: Callable[[], Sequence[Value]]) -> list[TensorType]:
-    """The types of the parts that a round makes: it is staged once and taken back."""
+def _part_types(
+    call: NodeCall, carried: Sequence[TensorValue], parts: Callable[..., Sequence[TensorType]]
+) -> list[TensorType]:
+    """The types of the parts that a round makes: it is staged once, in a loop, and taken back."""
     types: list[TensorType] = []
+
+    def round_(number: TensorValue, *changing: TensorValue) -> list[TensorValue]:
+        types.extend(parts(number, *changing))
+        raise Undo
+
     try:
         with current("loop").transaction():
-            types = [call.tensor(value).type for value in parts()]
-            raise Undo
+            ops.while_loop([_first(call), *carried], lambda number, *_: ops.less(number, 1), round_)
     except Undo:
         pass
     return types

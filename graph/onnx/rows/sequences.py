@@ -15,8 +15,9 @@ from ...types.dims import Dim, StaticDim
 from ...types.tensor_type import TensorType
 from ..call import NodeCall
 from ..items import AppendedItem, AppendedItems, CountedItems, moved
-from ..known import KnownTensor, known
+from ..known import KnownTensor, known, known_dims
 from ..table import Items, Value, onnx_op
+from .indexing import steps
 from .movement import split_along
 
 
@@ -33,36 +34,48 @@ def as_counted(call: NodeCall, items: list[Value] | CountedItems) -> CountedItem
 
 def joined(call: NodeCall, *sequences: CountedItems | None) -> CountedItems | list[Value]:
     """The items of several sequences, one after the other."""
-    parts = [each.parts for each in sequences if each is not None]
-    if not parts:
-        return []
+    given = [each for each in sequences if each is not None]
+    if len(given) < 2:
+        return given[0] if given else []
+    parts = [_parts(call, each) for each in given]
     _check_alike(call, [each.type.with_shape(each.shape[1:]) for each in parts])
-    return CountedItems(ops.concat(parts, 0) if len(parts) > 1 else parts[0])
+    return CountedItems(ops.concat(parts, 0))
 
 
-def from_rounds(
-    call: NodeCall, rounds: Dim, appended: Sequence[tuple[TensorValue, TensorValue | None]]
-) -> CountedItems | None:
+def from_rounds(call: NodeCall, rounds: Dim, appended: Sequence[AppendedItem]) -> CountedItems | None:
     """What all rounds of a loop have appended, in order; None where a round appends nothing.
 
     Args:
         call: the loop.
         rounds: how many there are.
-        appended: of each item of a round its values in all rounds, along their first axis, and whether each round
-            appended it.
+        appended: the items of a round, with the values, conditions and counts of all rounds along their first axis.
     """
     if not appended:
         return None
-    values = [value for value, _ in appended]
+    values = [item.value for item in appended]
     _check_alike(call, [value.type for value in values])
     shape = [rounds * len(values), *values[0].shape[1:]]
-    parts = ops.reshape(ops.stack(values, 1), shape)
-    if all(condition is None for _, condition in appended):
-        return CountedItems(parts)
-    always = ops.broadcast_to(ops.constant(True, DType.bool, call.device), [rounds])
-    flags = ops.stack([always if condition is None else condition for _, condition in appended], 1)
-    kept = ops.nonzero(ops.reshape(flags, shape[:1]), current("items").unused_dim("items"))
-    return CountedItems(ops.gather(parts, ops.reshape(kept, [kept.shape[0]]), 0))
+    parts, counts, axis = ops.reshape(ops.stack(values, 1), shape), None, 0
+    counted = [item for item in appended if item.count is not None]
+    if counted:
+        axis = counted[0].axis
+        if any(item.axis != axis for item in counted):
+            call.fail("appends slices along different axes, whose lengths change from round to round", code="EK0529")
+        whole = ops.broadcast_to(known_dims([shape[1 + axis]]).tensor(call.device), [rounds])
+        counts = ops.reshape(ops.stack([whole if i.count is None else i.count for i in appended], 1), shape[:1])
+    if any(item.condition is not None for item in appended):
+        always = ops.broadcast_to(ops.constant(True, DType.bool, call.device), [rounds])
+        flags = ops.stack([always if item.condition is None else item.condition for item in appended], 1)
+        places = _places(ops.reshape(flags, shape[:1]))
+        parts = ops.gather(parts, places, 0)
+        counts = None if counts is None else ops.gather(counts, places, 0)
+    return CountedItems(parts, counts, axis)
+
+
+def _places(flags: TensorValue) -> TensorValue:
+    """Where flags along an axis are set."""
+    found = ops.nonzero(flags, current("items").unused_dim("items"))
+    return ops.reshape(found, [found.shape[0]])
 
 
 def _check_alike(call: NodeCall, types: Sequence[TensorType]) -> None:
@@ -145,6 +158,9 @@ def _parts(call: NodeCall, items: Items) -> TensorValue:
     counted = as_counted(call, items)
     if counted is None:
         call.fail("takes an item of a sequence that has none")
+    if counted.counts is not None:
+        text = "takes items whose sizes the rounds of a loop have computed, which are joined along their axis only"
+        call.fail(text, code="EK0529", expected="ConcatFromSequence")
     return counted.parts
 
 
@@ -161,7 +177,10 @@ def sequence_at(call: NodeCall, items: Items, position: Value) -> Value:
 @onnx_op("SequenceLength")
 def sequence_length(call: NodeCall, items: Items) -> KnownTensor:
     """How many items there are."""
-    length = Dim(len(items)) if isinstance(items, list) else _parts(call, items).shape[0]
+    if isinstance(items, CountedItems):
+        length = items.parts.shape[0]
+    else:
+        length = Dim(len(items)) if isinstance(items, list) else _parts(call, items).shape[0]
     return known(np.array(length, object), DType.int64)
 
 
@@ -171,6 +190,9 @@ def concat_from_sequence(call: NodeCall, items: Items, *, axis: int, new_axis: i
     if isinstance(items, list):
         tensors = [call.tensor(item) for item in items]
         return ops.stack(tensors, axis) if new_axis else ops.concat(tensors, axis)
+    counts = None if new_axis or not isinstance(items, CountedItems) else items.counts
+    if isinstance(items, CountedItems) and counts is not None and axis % (items.parts.rank - 1) == items.axis:
+        return _joined_parts(items.parts, counts, items.axis)
     parts = _parts(call, items)
     if new_axis:
         return moved(parts, axis)
@@ -178,6 +200,15 @@ def concat_from_sequence(call: NodeCall, items: Items, *, axis: int, new_axis: i
     sizes = list(parts.shape[1:])
     sizes[at] = parts.shape[0] * sizes[at]
     return ops.reshape(moved(parts, at), sizes)
+
+
+def _joined_parts(parts: TensorValue, counts: TensorValue, axis: int) -> TensorValue:
+    """The first elements of each item along an axis, as many as `counts` says, one item after the other."""
+    by_axis = moved(parts, 1, axis + 1)
+    number, length, *rest = by_axis.shape
+    flags = ops.less(ops.unsqueeze(steps(length, parts.device), 0), ops.unsqueeze(counts, 1))
+    places = _places(ops.reshape(flags, [number * length]))
+    return moved(ops.gather(ops.reshape(by_axis, [number * length, *rest]), places, 0), axis)
 
 
 @onnx_op("SplitToSequence")
