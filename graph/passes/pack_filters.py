@@ -24,7 +24,8 @@ from ...dsl.types.dtype import DType
 from ..ir import GraphIR, Item, Node
 from ..renumbering import Rewriting
 from ..types.dims import Dim, StaticDim
-from ..types.tensor_type import TensorType
+from ..types.tensor_type import ShapedType, TensorType
+from .integer_ranges import integer_range
 from .pack_weights import KernelOf, held_values
 from .prepare_weights import prepared_by
 
@@ -32,6 +33,7 @@ Numbers = tuple[int, ...]
 Parameters = tuple[tuple[str, int | Numbers], ...]
 
 FAMILY: Final = "packed_convolution"
+CAST: Final = ("elementwise", "cast")
 PAIRED_FAMILY: Final = "paired_convolution"
 DTYPES: Final = (DType.float32, DType.float64, DType.int32)
 PAIRED_DTYPES: Final = (DType.float32, DType.float64)
@@ -41,6 +43,8 @@ LEAST_FACTORED: Final = (
 FACTORS: Final = 4  # of a pair of results; as in the kernels
 MORE: Final = 0.04  # of the time of a convolution, for which another one's code is taken
 FEW_LINES: Final = 4  # of a map, which may have few places if one line of it has
+DEPTH: Final = 256  # products of a slab; as in the kernels
+MOST_EXACT: Final = 1 << 24  # up to which all integers are numbers of float32
 PANEL: Final = 32  # places that may be read behind the last plane; as in the kernels
 
 
@@ -63,6 +67,12 @@ def pair_filters(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: 
 def has_convolutions(ir: GraphIR) -> bool:
     """Whether a graph for one device has convolutions."""
     return len(ir.devices) <= 1 and any(isinstance(item, Node) and item.name == "conv" for item in ir.nodes)
+
+
+def floats(type: ShapedType) -> TensorType:
+    """The type with elements of float32."""
+    assert isinstance(type, TensorType)
+    return TensorType(DType.float32, type.shape, type.device)
 
 
 def strip_rows(results: int, vector_bits: int) -> int:
@@ -101,6 +111,7 @@ class PackedFilter:
     filter: int
     rows: int
     parameters: Parameters
+    exact: bool = False  # floats, of integers
 
 
 class FilterPacking(Rewriting):
@@ -139,10 +150,14 @@ class FilterPacking(Rewriting):
         stride, dilation = (parameters[name] for name in ("stride", "dilation"))
         given = {"taps": taps, "stride": parameters["stride"], "dilation": parameters["dilation"]}
         is_direct = not any((*before, *after)) and all(n == 1 for n in (*taps, *stride)) and self._is_wide(out)
+        if self.is_exact(item):
+            (image,) = self.add(self.made_by(CAST, {"dtype": DType.float32}, [image], floats(self.types[image]), item))
         if not is_direct:
             shape = self._split_shape(image, out, taps, stride, dilation)
             edges = {"before": before, "after": after}
-            (image,) = self.add(self.made_by(self.split, given | edges, [image], out.with_shape(shape), item))
+            (image,) = self.add(
+                self.made_by(self.split, given | edges, [image], self.types[image].with_shape(shape), item)
+            )
         rows = self.rows_of(item)
         given |= {"groups": parameters["groups"], "rows": rows, "direct": is_direct, "small": self.is_small(item)}
         given |= {"pairs": self.pairs}
@@ -157,6 +172,14 @@ class FilterPacking(Rewriting):
             return False
         known = (*type.shape, *self.image(node.operands[0], len(type.shape) - 2)[2])
         return all(isinstance(size, StaticDim) for size in known) and all(int(size) > 0 for size in type.shape)
+
+    def is_exact(self, node: Node) -> bool:
+        """Whether a convolution of integers has the same sums in float32: its slabs are exact there."""
+        if node.out_types[0].dtype != DType.int32 or self.is_small(node) != "no":
+            return False
+        ranges = [integer_range(self.ir, value, self.sources) for value in node.operands[:2]]
+        largest = [max(map(abs, each)) for each in ranges if each is not None]
+        return len(largest) == 2 and prod(largest) * DEPTH <= MOST_EXACT
 
     def image(self, x: int, axes: int) -> tuple[int, Numbers, list[Any]]:
         """What is padded, and how many zeros lie before and after each axis."""
@@ -174,7 +197,7 @@ class FilterPacking(Rewriting):
 
     def packed_filter(self, node: Node) -> PackedFilter:
         """The filter of a convolution as it is packed."""
-        return PackedFilter(node.operands[1], self.rows_of(node), self.packing(node))
+        return PackedFilter(node.operands[1], self.rows_of(node), self.packing(node), self.is_exact(node))
 
     def packing(self, node: Node) -> Parameters:
         """The parameters of the kernel that packs the filter of a convolution."""
@@ -220,7 +243,8 @@ class FilterPacking(Rewriting):
         assert isinstance(type, TensorType)
         results = self.of_a_group(node)
         shape = self.strip_shape(groups * -(-results // rows), tuple(map(int, type.shape[1:])), packed)
-        kernel, held, strips = self.kernel_of(*self.pack), self.held[filter], type.with_shape(shape)
+        kernel, held = self.kernel_of(*self.pack), self.held[filter]
+        strips = (floats(type) if packed.exact else type).with_shape(shape)
         (value,) = self.add(prepared_by(self.ir, kernel, packed.parameters, [filter], strips, len(self.made), held))
         return value
 

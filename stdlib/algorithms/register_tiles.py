@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dsl import SIMD, AnyTensor, Bool, Index, Parts, unroll
+from ...dsl import SIMD, AnyDType, AnyTensor, Bool, Index, Parts, unroll
 from .products import times_plus
 
 
@@ -20,6 +20,7 @@ def add_tile(
     is_first: bool | Bool,
     steps: Index,
     size: tuple[int, int, int],
+    dtype: AnyDType,
 ) -> None:
     """Rows of sums from `at` on: the products of weight(k, i) and vector(k, v), added to what they were.
 
@@ -30,11 +31,12 @@ def add_tile(
         is_first: whether the sums are new.
         steps: how many products are added to a sum.
         size: how many rows there are, how many vectors in each, and their lanes.
+        dtype: of the products, which is cast to that of the sums.
     """
     (sums, pitch), (rows, vectors, lanes) = rows_of_sums, size
     totals: tuple[Any, ...] = ()
     for _ in unroll(rows * vectors):
-        totals = (*totals, SIMD[sums.dtype, lanes](0))
+        totals = (*totals, SIMD[dtype, lanes](0))
     for k in range(steps):
         seen: tuple[Any, ...] = ()
         for v in unroll(vectors):
@@ -45,12 +47,13 @@ def add_tile(
             for v in unroll(vectors):
                 new = (*new, times_plus(factor, seen[v], totals[i * vectors + v]))
         totals = new
+    results = tuple(total.cast(sums.dtype) for total in totals)
     if not is_first:
         both: tuple[Any, ...] = ()
         for i in unroll(rows):
             for v in unroll(vectors):
-                both = (*both, totals[i * vectors + v] + sums.load(at + i * pitch + v * lanes, width=lanes))
-        totals = both
+                both = (*both, results[i * vectors + v] + sums.load(at + i * pitch + v * lanes, width=lanes))
+        results = both
     for i in unroll(rows):
         for v in unroll(vectors):
-            sums.store(totals[i * vectors + v], at + i * pitch + v * lanes)
+            sums.store(results[i * vectors + v], at + i * pitch + v * lanes)

@@ -48,6 +48,7 @@ from ..algorithms.rows import TASK
 from ..algorithms.windows import three_axes
 
 T = TypeVar("T", bound=Numeric)
+N = TypeVar("N", bound=Numeric)
 
 PANELS = 8  # panels of a block of columns
 MOST_PLACES, FEW_PLACES = 12, 4  # of a tile of results
@@ -56,7 +57,7 @@ PANEL = 32  # places behind the last plane that may be read
 
 
 @register("pack_filter", writes_once=True)
-def pack_filter(out: OutputTensor[T, "p k r"], filter: InputTensor[T, "*f"], *, groups: int) -> None:
+def pack_filter(out: OutputTensor[T, "p k r"], filter: InputTensor[N, "*f"], *, groups: int) -> None:
     """A filter (results, channels, taps) in strips of `r` results of one group, zeros behind the last one."""
     strips, depth, rows = out.shape
     results = filter.dim(0) // groups
@@ -67,7 +68,7 @@ def pack_filter(out: OutputTensor[T, "p k r"], filter: InputTensor[T, "*f"], *, 
         for i in range(rows):
             start = (s // each * results + first + i) * depth
             for k in range(depth):
-                out[s, k, i] = filter.at(start + k) if first + i < results else T(0)
+                out[s, k, i] = filter.at(start + k).cast(T) if first + i < results else T(0)
 
     parallel_for(strips, strip, grain=ceildiv(WORK, depth * rows + 16))
 
@@ -116,7 +117,7 @@ def split_places(
 
 @register("conv_packed", writes_once=True)
 def conv_packed(
-    out: OutputTensor[T, "*t"],
+    out: OutputTensor[N, "*t"],
     x: InputTensor[T, "*s"],
     strips: InputTensor[T, "p k r"],
     *,
@@ -135,6 +136,8 @@ def conv_packed(
         direct: whether the images are not split.
         pairs: whether they are split by `split_pairs`, and the filter is packed by `pack_pairs`.
         small: "yes" or "no", whether a result has few places; "" where the call decides.
+
+    Integers may be images and weights of floats whose sums of `DEPTH` products are exact, if no result has few places.
     """
     window = ((*taps[:-1], 1) if pairs else taps, stride, dilation)
     kind = "pairs" if pairs else "direct" if direct else "split"
@@ -256,7 +259,7 @@ def _compute_block(
                     add_tile(
                         lambda k, v, left=left, first=first: vector(left + v * lanes, first + k),
                         lambda k, r, strip=strip, first=first: strips[strip, first + k, r],
-                        (sums, pitch), at + column - first_column, first == 0, min(depth - first, DEPTH), size,
+                        (sums, pitch), at + column - first_column, first == 0, min(depth - first, DEPTH), size, x.dtype,
                     )  # fmt: skip
 
     for s in range(own[0], own[1], together):

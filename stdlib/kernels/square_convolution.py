@@ -156,7 +156,7 @@ def _compute_block(
                     lambda k, v, first=first: seen.load(start + (first + k) * width + v * lanes, width=lanes),
                     lambda k, r, at=t * own[2] + s + i, first=first: strips[at, first + k, r],
                     (sums, pitch), t * factor + i * rows * pitch + p * width,
-                    first == 0, min(depth - first, DEPTH), (rows, vectors, lanes),
+                    first == 0, min(depth - first, DEPTH), (rows, vectors, lanes), T,
                 )  # fmt: skip
 
     for s in range(own[0], own[1], STRIPS):

@@ -9,7 +9,7 @@ import pytest
 from support.convolutions import load, reference
 
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.passes.pack_filters import shared_strip_rows, strip_rows
+from einkorn.graph.passes.pack_filters import FilterPacking, shared_strip_rows, strip_rows
 from einkorn.graph.types.layouts import ConvInputLayout, FilterLayout
 
 Array = np.ndarray[Any, Any]
@@ -145,6 +145,54 @@ def test_packed_filters_of_bytes_without_their_zero_point() -> None:
     assert sum(each.prepared for each in model.passes if each.name == "pack_filters") == 1
     exact = reference(x - 7, filter - 121, (1, 1), (1, 1), [(1, 1), (1, 1)], 1)
     assert np.array_equal(model(x.astype(np.uint8))[0].to_numpy(), exact)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "zeros", "taps", "groups", "exact"),
+    [
+        (("uint8", "int8"), (7, 0), 3, 1, True),
+        (("uint8", "uint8"), (0, 0), 3, 1, True),
+        (("uint8", "uint8"), (255, 0), 1, 2, True),
+        (("int8", "int8"), (-128, 127), 1, 1, True),
+        (("uint8", "uint8"), (-3, 0), 3, 1, False),  # a slab of 258 times 255 is too large for float32
+        (("int32", "uint8"), (0, 0), 3, 1, False),
+    ],
+)
+def test_sums_of_bytes_in_floats(
+    dtypes: Any, zeros: Any, taps: int, groups: int, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products of bytes are summed in float32 where that is exact, and wrap in int32 elsewhere."""
+    decided = []
+    is_exact = FilterPacking.is_exact
+
+    def noted(self: FilterPacking, node: Any) -> bool:
+        decided.append(is_exact(self, node))
+        return decided[-1]
+
+    monkeypatch.setattr(FilterPacking, "is_exact", noted)
+    kinds = [np.dtype(each) for each in dtypes]
+    ends = [(0, 2**20) if each.itemsize > 1 else (np.iinfo(each).min, np.iinfo(each).max) for each in kinds]
+    rng = np.random.default_rng(4)
+    shapes = (1, 300 * groups, 9, 10), (12 * groups, 300, taps, taps)
+    x, filter = (rng.choice(each, shape).astype(kind) for each, shape, kind in zip(ends, shapes, kinds, strict=True))
+    x[:, :, :5] = ends[0][1]
+    filter[0] = ends[1][0]
+    filter[1] = ends[1][1]
+    layouts: Any = {"input_layout": ConvInputLayout.NCHW, "filter_layout": FilterLayout.FCRS, "groups": groups}
+    types = [
+        TensorType(DType.from_numpy(each), shape, DeviceRef.CPU()) for each, shape in zip(kinds, shapes, strict=True)
+    ]
+
+    def forward(v: Any) -> Any:
+        w = ops.cast(ops.constant_external("w", types[1]), DType.int32) - zeros[1]
+        return ops.conv2d(ops.cast(v, DType.int32) - zeros[0], w, 1, 1, (taps // 2,) * 4, **layouts)
+
+    graph = Graph("bytes", forward=forward, input_types=types[:1])
+    result = InferenceSession(devices=[CPU()]).load(graph, weights_registry={"w": filter})(x)[0].to_numpy()
+    numbers = (each.astype(np.int64) - zero for each, zero in zip((x, filter), zeros, strict=True))
+    sums = reference(*numbers, (1, 1), (1, 1), [(taps // 2,) * 2] * 2, groups)
+    assert np.array_equal(result, sums.astype(np.int64).astype(np.int32))
+    assert set(decided) == {exact}
 
 
 def test_filters_and_matrices_of_branches_are_packed() -> None:
