@@ -208,12 +208,13 @@ def output_shape(call: CallState, argument: TensorArgument) -> tuple[DimLike, ..
     return tuple(shape)
 
 
+def _is_symbolic(value: object) -> bool:
+    """Whether a size has no number yet: a name, or a dim of the graph that is made of names."""
+    return isinstance(value, str) or bool(getattr(value, "parameters", ()))
+
+
 def _not_negative(call: CallState, value: Any, item: DimItem, argument: TensorArgument, where: str) -> Any:
-    try:
-        negative = operator.index(value) < 0
-    except TypeError:  # symbolic
-        negative = False
-    if negative:
+    if not _is_symbolic(value) and operator.index(value) < 0:
         call.fail(
             f"size '{item}' of output {argument.name!r} would be {value}{where}", argument, code="EK0315", got=value
         )
@@ -225,7 +226,7 @@ def _is_constant(item: Computed) -> bool:
 
 
 def _hint_for_symbols(first: DimLike, second: DimLike) -> str | None:
-    if isinstance(first, tuple) or (hasattr(first, "__index__") and hasattr(second, "__index__")):
+    if isinstance(first, tuple) or not (_is_symbolic(first) or _is_symbolic(second)):
         return None
     return "if the two are always equal, give them the same name where the graph's inputs are declared"
 

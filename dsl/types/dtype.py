@@ -207,6 +207,7 @@ class DType(Enum):
                 code="EK0201",
                 expected=", ".join(DType.__members__),
                 got=str(numpy_dtype),
+                hint=None if numpy_dtype.isnative else 'convert it: x.astype(x.dtype.newbyteorder("="))',
             )
         if isinstance(dtype, numpy.dtype):
             _KNOWN[dtype] = member

@@ -76,10 +76,15 @@ def no_op(name: str) -> NoReturn:
     raise AttributeError(f"einkorn.graph.ops has no op '{name}'" + (f": {hint}" if hint else ""), name=name)
 
 
+def op_for(name: str) -> str | None:
+    """The op that does what a function of this name does in NumPy."""
+    return name if name in OPS else RENAMED.get(name)
+
+
 def no_method(value: object, name: str) -> NoReturn:
     """Raises the AttributeError of a name that a tensor of a graph does not have."""
     text = f"'{type(value).__name__}' object has no attribute '{name}'"
-    known = name if name in OPS else RENAMED.get(name)
+    known = op_for(name)
     hint = f"write ops.{known}(x, ...)" if known else WRITTEN.get(name)
     if hint is None:
         raise AttributeError(text, name=name, obj=value)

@@ -23,7 +23,10 @@ from ..driver.devices import Device, DeviceRef
 from ..driver.dlpack import DLPackArray
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import BufferType, ShapedType, TensorType
+from .numpy_functions import operator_of
+from .numpy_functions import refuse as refuse_function
 
+NUMBER_HINT = "use the functions of ops (x.cast, ops.sqrt), or run the graph: model(...)[0].to_numpy()"
 NO_METHOD: ExtensionPoint[Callable[[object, str], NoReturn]] = ExtensionPoint("graph.ops.other_names", "no_method")
 Axes = int | tuple[int, ...] | None
 
@@ -122,7 +125,6 @@ class TensorValue(Value):
     """A tensor with value semantics: nothing changes it, every op makes a new one."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # NumPy arrays leave the reflected operators to this class
 
     if not TYPE_CHECKING:  # type checkers see the declared attributes
 
@@ -171,6 +173,26 @@ class TensorValue(Value):
 
     def __array__(self, *args: object, **keywords: object) -> NoReturn:
         _unanswerable("cannot become a NumPy array", "use the functions of ops, or run the graph")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **keywords: object) -> object:
+        return operator_of(self, ufunc.__name__, method, inputs, keywords)
+
+    def __array_function__(self, function: Callable[..., object], *args: object) -> NoReturn:
+        refuse_function(function.__name__, self)
+
+    if not TYPE_CHECKING:  # a tensor is not a number for type checkers
+
+        def __float__(self) -> NoReturn:
+            _unanswerable("has no number", NUMBER_HINT)
+
+        def __int__(self) -> NoReturn:
+            _unanswerable("has no number", NUMBER_HINT)
+
+        def __complex__(self) -> NoReturn:
+            _unanswerable("has no number", NUMBER_HINT)
+
+        def __index__(self) -> NoReturn:
+            _unanswerable("has no number", "use ops.gather for elements by places, and ops.while_loop for rounds")
 
     # --- what `ops` adds: a row says its method and its operator; here they are declared for type checkers ---
 

@@ -14,7 +14,7 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, overload
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean, shown_value
 from ...dsl.diagnostics.places import user_place
@@ -175,6 +175,11 @@ class Dim:
             )
         return value
 
+    if not TYPE_CHECKING:  # for type checkers only a static dim is a number
+
+        def __float__(self) -> float:
+            return float(int(self))
+
     def __str__(self) -> str:
         return format_terms(self._terms)
 
@@ -211,6 +216,11 @@ class SymbolicDim(Dim):
     def name(self) -> str:
         return self._terms[0][0][0].name
 
+    if not TYPE_CHECKING:
+
+        def __index__(self) -> NoReturn:
+            _no_index(self)
+
     def __repr__(self) -> str:
         return f"Dim({self.name!r})"
 
@@ -219,6 +229,23 @@ class AlgebraicDim(Dim):
     """A size computed from named ones, as `2*n + 1`. Only arithmetic makes it."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __index__(self) -> NoReturn:
+            _no_index(self)
+
+
+def _no_index(dim: Dim) -> NoReturn:
+    """Raises the error of `range(dim)`, `[0] * dim`, `np.zeros(dim)`."""
+    _fail(
+        f"dim {dim} has no number until the graph runs",
+        code="EK0331",
+        expected="a static dim",
+        got=str(dim),
+        hint="ops take the dim itself, as in ops.broadcast_to(0.0, x.shape); rounds over a size are ops.while_loop; "
+        "with a number in the input types the dim is static",
+    )
 
 
 def _make(terms: Terms) -> Dim:

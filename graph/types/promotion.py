@@ -162,6 +162,7 @@ def _own_dtype(source: np.ndarray[Any, Any], op: str, argument: str, place: Plac
             argument=argument,
             expected=error.expected,
             got=error.got,
+            hint=error.hint,
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from support import graphs
 
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, PackageError
 from einkorn.dsl.types.dtype import DType
-from einkorn.graph import CPU, DeviceRef, Dim, Graph, TensorType, TensorValue, ops
+from einkorn.graph import CPU, DeviceRef, Dim, Graph, InferenceSession, TensorType, TensorValue, ops
 from einkorn.graph.ir import ConstantTensor, Node
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -235,11 +236,66 @@ def test_ops_outside_a_graph() -> None:
         (np.asarray, "cannot become a NumPy array"),
         (lambda x: operator.setitem(x, 0, 1.0), "cannot be changed"),
         (lambda x: max(x, x), "has no truth value"),
+        (float, "has no number"),
+        (int, "has no number"),
+        (complex, "has no number"),
+        (math.sqrt, "has no number"),
+        (range, "has no number"),
+        (lambda x: [1, 2][x], "has no number"),
     ],
 )
 def test_questions_without_an_answer(question: Callable[[Any], Any], answer: str) -> None:
     with pytest.raises(GraphError, match=f"a tensor {answer} while its graph is built"):
         traced(lambda x: question(x), FLOAT)
+
+
+@pytest.mark.parametrize(
+    ("function", "op", "instead"),
+    [
+        (lambda x: np.exp(x), "np.exp", "write ops.exp(...)"),
+        (lambda x: np.maximum(x, 0), "np.maximum", "write ops.maximum(...)"),
+        (lambda x: np.multiply(x, x), "np.multiply", "write ops.mul(...)"),
+        (lambda x: np.sum(x), "np.sum", "write ops.sum(...)"),
+        (lambda x: np.concatenate([x, x]), "np.concatenate", "write ops.concat(...)"),
+        (lambda x: np.add.reduce(x), "np.add.reduce", "use the functions of ops, or run the graph"),
+        (lambda x: np.add(np.ones(3), x, where=False), "np.add", "write ops.add(...)"),
+    ],
+)
+def test_functions_of_numpy_say_which_op_to_write(function: Callable[[Any], Any], op: str, instead: str) -> None:
+    with pytest.raises(GraphError) as error:
+        traced(lambda x: function(x), FLOAT)
+    assert error.value.code == "EK0450" and f"{op} takes arrays" in error.value.message
+    assert (error.value.op, error.value.hint) == (op, instead)
+    assert error.value.place is not None and error.value.place.file == __file__
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq"]
+)
+def test_operators_between_arrays_and_tensors(name: str) -> None:
+    operate = getattr(operator, name)
+    left, right = np.array([1, 7, 2], np.float32), np.array([3, 2, 2], np.float32)
+    for array in (left, np.float32(4)):
+        graph = traced(lambda x, a=array: operate(a, x), TensorType(DType.float32, [3]))
+        result = InferenceSession(interpret=True).load(graph)(right)[0].to_numpy()
+        np.testing.assert_allclose(result, operate(array, right), rtol=1e-6)
+        assert result.dtype == operate(array, right).dtype
+
+
+@pytest.mark.parametrize("take", [range, lambda dim: [0] * dim, np.zeros, float, math.sqrt, int])
+def test_numbers_that_no_dim_has_yet(take: Callable[[Any], Any]) -> None:
+    for size in (Dim("n"), Dim("n") + 1):
+        with pytest.raises(GraphError, match=r"dim n( \+ 1)? has no number until the graph runs") as error:
+            take(size)
+        assert error.value.code == "EK0331" and error.value.hint
+    assert take(Dim(4)) is not None
+
+
+def test_arrays_in_another_byte_order() -> None:
+    swapped = np.ones(3, ">f4")
+    with pytest.raises(DTypeError) as error:
+        traced(lambda x: x + swapped, FLOAT)
+    assert error.value.hint == 'convert it: x.astype(x.dtype.newbyteorder("="))'
 
 
 def test_values_hash_by_identity() -> None:
