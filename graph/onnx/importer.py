@@ -38,6 +38,11 @@ from .tensors import CODES, DTYPES, array_of
 from .texts import Texts, texts_of
 
 MAX_NESTING = 64  # functions that call functions, and graphs in graphs
+MAPS = frozenset({"ai.onnx.ml.CastMap", "ai.onnx.ml.DictVectorizer"})
+MAPS_HINT = (
+    "inputs are tensors: convert what follows the vectorizer, to_onnx(pipeline[1:], rows[:1]) with "
+    'rows = pipeline[:1].transform(maps).astype("float32"), and call the model with rows'
+)
 Result = tuple[onnx.ValueInfoProto, Value]
 MAX_VAIN_CHOICES = 8  # imports with other arms of branches that come no further than one before
 
@@ -160,7 +165,8 @@ class Importer:
         if missing:
             text = f"{self.read.shown} has {len(missing)} op types without a counterpart: {', '.join(sorted(missing))}"
             notes = [f"{each}: {_few(nodes)}" for each, nodes in sorted(missing.items())]
-            raise GraphError(text, code="EK0527", place=user_place(), notes=notes, got=sorted(missing))
+            hint = MAPS_HINT if MAPS.intersection(missing) else None
+            raise GraphError(text, code="EK0527", place=user_place(), notes=notes, got=sorted(missing), hint=hint)
 
     def _is_known(self, node: Any, domain: str, opsets: Mapping[str, int]) -> bool:
         if (domain, node.op_type) in self.functions or domain not in opsets:

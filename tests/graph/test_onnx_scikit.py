@@ -12,10 +12,12 @@ pytest.importorskip("sklearn", reason="make callers installs scikit-learn")
 pytest.importorskip("skl2onnx", reason="make callers installs skl2onnx, which exports estimators")
 pytest.importorskip("onnxruntime", reason="make callers installs onnxruntime, which these tests compare with")
 from skl2onnx import to_onnx
+from skl2onnx.common.data_types import DictionaryType, FloatTensorType, StringTensorType
 from sklearn import (
     compose,
     datasets,
     ensemble,
+    feature_extraction,
     impute,
     linear_model,
     naive_bayes,
@@ -28,6 +30,7 @@ from sklearn import (
 )
 from support.onnx_runtime import by_runtime
 
+from einkorn.dsl.diagnostics.errors import GraphError
 from einkorn.graph import InferenceSession, from_onnx
 
 Array = np.ndarray[Any, Any]
@@ -127,3 +130,17 @@ def test_an_estimator(name: str) -> None:
                 np.testing.assert_allclose(got, right, rtol=2e-5, atol=2e-5)
             else:
                 np.testing.assert_array_equal(got, right)
+
+
+def test_a_vectorizer_of_maps_is_left_out() -> None:
+    """The hint of the error: the rest of the pipeline is converted."""
+    maps = [{"a": float(k), "b": float(k % 3)} for k in range(9)]
+    estimator = pipeline.make_pipeline(feature_extraction.DictVectorizer(sparse=False), linear_model.LinearRegression())
+    estimator.fit(maps, np.arange(9.0))
+    of_maps = [("X", DictionaryType(StringTensorType([1]), FloatTensorType([1])))]
+    with pytest.raises(GraphError) as error:
+        from_onnx(to_onnx(estimator, initial_types=of_maps))
+    assert error.value.code == "EK0527" and "to_onnx(pipeline[1:], rows[:1])" in str(error.value.hint)
+    rows = estimator[:1].transform(maps).astype("float32")
+    model = InferenceSession().load(from_onnx(to_onnx(estimator[1:], rows[:1])))
+    np.testing.assert_allclose(model.execute(rows)[0].to_numpy()[:, 0], estimator.predict(maps), rtol=1e-4, atol=1e-4)
