@@ -236,11 +236,16 @@ class AlgebraicDim(Dim):
             _no_index(self)
 
 
+class NoNumberError(GraphError, TypeError):
+    """A dim has no number where Python takes one; Python's own error there is a TypeError."""
+
+
 def _no_index(dim: Dim) -> NoReturn:
     """Raises the error of `range(dim)`, `[0] * dim`, `np.zeros(dim)`."""
-    _fail(
+    raise NoNumberError(
         f"dim {dim} has no number until the graph runs",
         code="EK0331",
+        place=user_place(),
         expected="a static dim",
         got=str(dim),
         hint="ops take the dim itself, as in ops.broadcast_to(0.0, x.shape); rounds over a size are ops.while_loop; "
