@@ -241,7 +241,7 @@ class NoNumberError(GraphError, TypeError):
 
 
 def _no_index(dim: Dim) -> NoReturn:
-    """Raises the error of `range(dim)`, `[0] * dim`, `np.zeros(dim)`."""
+    """Raises the error of `range(dim)` and `[0] * dim`."""
     raise NoNumberError(
         f"dim {dim} has no number until the graph runs",
         code="EK0331",
