@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.errors import DTypeError, GraphError
 from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import user_place
 
@@ -38,6 +38,8 @@ REFLECTED: Final = {
     "subtract": "__rsub__",
 }
 
+OF_MASKED_ARRAYS: Final = "_data"  # the attribute that numpy.ma reads of each operand
+
 
 def operator_of(
     tensor: object, name: str, method: str, inputs: tuple[object, ...], options: dict[str, object]
@@ -65,4 +67,15 @@ def refuse(name: str, tensor: object) -> NoReturn:
         op=f"np.{name}",
         got=str(getattr(tensor, "type", None)),
         hint=f"write ops.{op}(...)" if op else "use the functions of ops, or run the graph",
+    )
+
+
+def refuse_mask() -> NoReturn:
+    """Raises the error of an operator between a masked array and a tensor, which numpy.ma computes."""
+    raise DTypeError(
+        "a tensor is combined with a masked array, and its mask would be lost",
+        code="EK0477",
+        place=user_place(),
+        expected="an array without a mask",
+        hint="choose a value for masked elements: x.filled(0)",
     )

@@ -23,7 +23,7 @@ from ..driver.devices import Device, DeviceRef
 from ..driver.dlpack import DLPackArray
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import BufferType, ShapedType, TensorType
-from .numpy_functions import operator_of
+from .numpy_functions import OF_MASKED_ARRAYS, operator_of, refuse_mask
 from .numpy_functions import refuse as refuse_function
 
 NUMBER_HINT = "use the functions of ops (x.cast, ops.sqrt), or run the graph: model(...)[0].to_numpy()"
@@ -129,6 +129,8 @@ class TensorValue(Value):
     if not TYPE_CHECKING:  # type checkers see the declared attributes
 
         def __getattr__(self, name: str) -> NoReturn:
+            if name == OF_MASKED_ARRAYS:
+                refuse_mask()
             NO_METHOD.get()(self, name)
 
     @property
