@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dsl.types.dtype import INT, DType, SIMDType
-from ..targets.products import BY_NAME
+from ..targets.products import BY_NAME, scale_words
 from .operations import ROWS, OperationRow
 from .program import Op, PointerType, Scope, Value
 
@@ -351,18 +351,18 @@ def multiply_tensor(op: Op) -> str | None:
     if not steps or len(attrs["left_at"]) != blocks * steps:
         return f"multiplies {len(attrs['left_at'])} parts of a and {steps} of b for {blocks} blocks of rows"
     row = BY_NAME[attrs["row"]]
-    if ("scales" in attrs, len(words)) != (row.scale is not None, sum(scale_words(op))):
+    if ("scales" in attrs, len(words)) != (row.scale is not None, sum(words_of_scales(op))):
         return f"has {len(words)} words of scales for {row.name}"
     if any(word.type != SIMDType(row.scale, 4) for word in words if row.scale is not None):
         return f"takes scales from {words[0].type}"
     return None
 
 
-def scale_words(op: Op) -> tuple[int, int]:
+def words_of_scales(op: Op) -> tuple[int, int]:
     """How many words of scales a product in tensor memory has of a, and of b."""
-    row, steps, columns = BY_NAME[op.attrs["row"]], len(op.attrs["right_at"]), op.attrs["columns"]
-    words = steps * row.scales // 4
-    return words * 4 * (len(op.attrs["left_at"]) // steps), words * -(-columns // 32)
+    row, steps = BY_NAME[op.attrs["row"]], len(op.attrs["right_at"])
+    rows = row.shape[0] * (len(op.attrs["left_at"]) // steps)
+    return scale_words(steps * row.scales, (rows, op.attrs["columns"]))
 
 
 def product_wait(op: Op) -> str | None:

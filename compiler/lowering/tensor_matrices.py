@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.copy_opcodes import RING
 from ..ir.program import Op, Value
-from ..ir.rules import scale_words
+from ..ir.rules import words_of_scales
 from ..targets.products import BY_NAME
 from . import grids, group_matrices
 from .bulk_copies import (
@@ -190,7 +190,7 @@ def _lanes(w: FunctionWriter, state: TensorState) -> str:
 def _places_of_scales(op: Op, block: int, step: int, operand: int) -> list[str]:
     """Instructions that say where the scales of a step are: `operand` is the number of the first column of scales."""
     row, steps = BY_NAME[op.attrs["row"]], len(op.attrs["right_at"])
-    words, (of_a, of_b) = steps * row.scales // 4, scale_words(op)
+    words, (of_a, of_b) = steps * row.scales // 4, words_of_scales(op)
     word, first = divmod(step * row.scales, 4)
     left, right = (block * words + word) * 4, of_a + word * (of_b // words)
     places = [f"add.u32 {name}, ${operand}, {at};" for name, at in (("left", left), ("right", right))]
@@ -203,7 +203,9 @@ def _products(op: Op) -> str:
     attrs, row = op.attrs, BY_NAME[op.attrs["row"]]
     steps = len(attrs["right_at"])
     blocks = len(attrs["left_at"]) // steps
-    lines = ["{ .reg .pred add, new; .reg .b32 into, what, left, right;", f"mov.b32 what, {instruction(op)};"]
+    lines = ["{ .reg .pred add, new; .reg .b32 into, what, left, right;"]
+    if row.scale is None:
+        lines.append(f"mov.b32 what, {instruction(op)};")
     lines += ["setp.eq.b32 add, 0, 0;", "setp.ne.b32 new, 0, 0;"]
     for block in range(blocks):
         lines.append(f"add.u32 into, $0, {attrs['first'] + block * attrs['columns']};")

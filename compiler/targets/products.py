@@ -355,6 +355,18 @@ PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _wmma((_E4M3, _F32), "fp8_ocp", "fp8.fp8", "vector<2xi32>", whole=False),
     _wmma((_E5M2, _F32), "fp8_ocp", "bf8.bf8", "vector<2xi32>", whole=False),
 )
+SCALE_LANES: Final = 32  # of tensor memory that have scales of different rows of a, or columns of b
+
+
+def scale_words(along: int, shape: tuple[int, int]) -> tuple[int, int]:
+    """How many words of four scales a lane of tensor memory has of a, and of b.
+
+    `along` scales lie along the inner axis, and the sums have `shape` rows and columns.
+    """
+    words = along // 4
+    return words * -(-shape[0] // SCALE_LANES), words * -(-shape[1] // SCALE_LANES)
+
+
 BY_NAME: Final = {row.name: row for row in PRODUCTS}
 
 # What elements are multiplied and added one by one of: the dtype of both operands, and that of the sums.

@@ -7,11 +7,9 @@ side, a correct text may then raise `SystemError: AST constructor recursion dept
 
 from __future__ import annotations
 
+import ast
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    import ast
+from typing import Final
 
 ATTEMPTS: Final = 100
 
@@ -24,8 +22,6 @@ def syntax_tree(text: str | bytes, file: str = "<unknown>") -> ast.Module:
         ValueError: it has a null character.
         RecursionError, MemoryError: it nests too deeply.
     """
-    import ast  # here: most programs parse nothing
-
     tree = _parsed(text, file, "exec")
     assert isinstance(tree, ast.Module)
     return tree
@@ -33,16 +29,12 @@ def syntax_tree(text: str | bytes, file: str = "<unknown>") -> ast.Module:
 
 def expression_tree(text: str) -> ast.expr:
     """The syntax tree of an expression; it raises what `syntax_tree` does."""
-    import ast
-
     tree = _parsed(text, "<unknown>", "eval")
     assert isinstance(tree, ast.Expression)
     return tree.body
 
 
 def _parsed(text: str | bytes, file: str, mode: str) -> ast.AST:
-    import ast
-
     for _ in range(ATTEMPTS - 1):
         with suppress(SystemError):
             return ast.parse(text, file, mode)

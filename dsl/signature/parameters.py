@@ -122,7 +122,7 @@ def _convert(kind: str, value: object) -> Any:
         if kind == "int":
             return integer
         return float(integer) if float(integer) == integer else None
-    except (TypeError, OverflowError, GraphError):  # the last of a dim that has no number yet
+    except (TypeError, OverflowError):
         return None
 
 

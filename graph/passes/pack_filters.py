@@ -24,7 +24,7 @@ from ...dsl.types.dtype import DType
 from ..ir import GraphIR, Item, Node
 from ..renumbering import Rewriting
 from ..types.dims import Dim, StaticDim
-from ..types.tensor_type import ShapedType, TensorType
+from ..types.tensor_type import TensorType
 from .integer_ranges import integer_range
 from .pack_weights import KernelOf, held_values
 from .prepare_weights import prepared_by
@@ -67,12 +67,6 @@ def pair_filters(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: 
 def has_convolutions(ir: GraphIR) -> bool:
     """Whether a graph for one device has convolutions."""
     return len(ir.devices) <= 1 and any(isinstance(item, Node) and item.name == "conv" for item in ir.nodes)
-
-
-def floats(type: ShapedType) -> TensorType:
-    """The type with elements of float32."""
-    assert isinstance(type, TensorType)
-    return TensorType(DType.float32, type.shape, type.device)
 
 
 def strip_rows(results: int, vector_bits: int) -> int:
@@ -151,7 +145,9 @@ class FilterPacking(Rewriting):
         given = {"taps": taps, "stride": parameters["stride"], "dilation": parameters["dilation"]}
         is_direct = not any((*before, *after)) and all(n == 1 for n in (*taps, *stride)) and self._is_wide(out)
         if self.is_exact(item):
-            (image,) = self.add(self.made_by(CAST, {"dtype": DType.float32}, [image], floats(self.types[image]), item))
+            (image,) = self.add(
+                self.made_by(CAST, {"dtype": DType.float32}, [image], self.types[image].with_dtype(DType.float32), item)
+            )
         if not is_direct:
             shape = self._split_shape(image, out, taps, stride, dilation)
             edges = {"before": before, "after": after}
@@ -244,7 +240,7 @@ class FilterPacking(Rewriting):
         results = self.of_a_group(node)
         shape = self.strip_shape(groups * -(-results // rows), tuple(map(int, type.shape[1:])), packed)
         kernel, held = self.kernel_of(*self.pack), self.held[filter]
-        strips = (floats(type) if packed.exact else type).with_shape(shape)
+        strips = (type.with_dtype(DType.float32) if packed.exact else type).with_shape(shape)
         (value,) = self.add(prepared_by(self.ir, kernel, packed.parameters, [filter], strips, len(self.made), held))
         return value
 

@@ -19,6 +19,7 @@ from ..values.tiles import TileLayout, TileProduct, TileValue
 from . import fragments, group_products, layouts, tensor_products, wave_fragments
 from .block_scales import BlockScales
 from .operands import DotOperand
+from .wanted_product import WantedProduct
 
 UNROLLED = 4  # steps of the inner axis that are written out
 MOST_PENDING = 7  # products under way behind a wait
@@ -101,25 +102,14 @@ def _begun(call: Point, a: object, b: object, given: object, precision: object, 
         layouts.together(call)
         acc = layouts.moved(call, acc, layouts.layout_for(call, "dot", acc.shape, rows=True))
     first = given.first if isinstance(given, TileProduct) else None
-    row, why = row_for(call, WantedProduct(left, right, TileProduct(acc, first), waits), how)
-    check_memory(call, row, first, why)
+    wanted = WantedProduct(left, right, TileProduct(acc, first), waits)
+    row, why = row_for(call, wanted, how)
     layouts.together(call, product=why)
     if row is None:
         return TileProduct(by_elements(call, left, right, acc, "tf32" if how == "tf32" else left.dtype.name))
     if row.in_tensor_memory:
-        return tensor_products.multiply(call, row, left, right, TileProduct(acc, first))
+        return tensor_products.multiply(call, row, wanted)
     return TileProduct(_multiply(call, row, left, right, acc, waits))
-
-
-def check_memory(call: Point, row: MatrixProduct | None, first: int | None, why: str) -> None:
-    """Refuses a product elsewhere whose sums begin in tensor memory, at column `first`.
-
-    Raises:
-        CompileError: EK0654.
-    """
-    if first is not None and not (row is not None and row.in_tensor_memory):
-        text = f"the product that these sums are of is in tensor memory, and this one cannot add to it: {why}"
-        raise call.error("EK0654", text, hint=".wait() gives the sums, to which any product adds")
 
 
 def checked_precision(call: Point, precision: object) -> str:
@@ -191,44 +181,31 @@ def by_warps(
     return multiply(call, row, left, right, acc, scales, steps)
 
 
-@dataclass(frozen=True)
-class WantedProduct:
-    """A product: its operands, its sums, whether it is done at once, and scales of its operands."""
-
-    left: DotOperand
-    right: DotOperand
-    acc: TileProduct
-    waits: bool
-    scales: BlockScales | None = None
-
-    @property
-    def dtype(self) -> DType:
-        """That of the elements."""
-        packed = self.scales.packed if self.scales is not None else None
-        return packed or self.left.dtype
-
-    @property
-    def depth(self) -> int:
-        """The length of the inner axis, in elements."""
-        return self.left.shape[1] * (1 if self.dtype is self.left.dtype else 2)
-
-
 def misfit(call: Point, row: MatrixProduct, wanted: WantedProduct) -> str | None:
     """Why a row does not multiply the operands; None where it does."""
-    left, right, acc = wanted.left, wanted.right, wanted.acc.tile.layout
-    depth = wanted.depth
+    acc, depth = wanted.acc.tile.layout, wanted.depth
     if row.in_tensor_memory:
-        if wanted.waits:
-            return "gpu.dot gives its sums at once, and tensor memory is for gpu.dot_async"
-        return tensor_products.misfit(call, row, left, right, wanted.acc, wanted.scales)
+        return tensor_products.misfit(call, row, wanted)
     if row.of_groups:
-        return group_products.misfit(row, acc, depth, left, right)
+        return group_products.misfit(row, acc, depth, wanted.left, wanted.right)
     of_warp = wave_fragments.misfit if row.form.rows_first else fragments.misfit
     return of_warp(row, acc, depth)
 
 
 def row_for(call: Point, wanted: WantedProduct, precision: str) -> tuple[MatrixProduct | None, str]:
-    """The row that multiplies, None for elements one by one; and in words, which one that is and why none before it."""
+    """The row that multiplies, None for elements one by one; and in words, which one that is and why none before it.
+
+    Raises:
+        CompileError: EK0654, the sums begin in tensor memory, and the row adds elsewhere.
+    """
+    row, why = _first_row(call, wanted, precision)
+    if wanted.acc.first is not None and not (row is not None and row.in_tensor_memory):
+        text = f"the product that these sums are of is in tensor memory, and this one cannot add to it: {why}"
+        raise call.error("EK0654", text, hint=".wait() gives the sums, to which any product adds")
+    return row, why
+
+
+def _first_row(call: Point, wanted: WantedProduct, precision: str) -> tuple[MatrixProduct | None, str]:
     target, acc = call.evaluator.target, wanted.acc.tile
     if target.simulates:
         return None, "elements: a simulated GPU multiplies them one by one, so that each access is checked"

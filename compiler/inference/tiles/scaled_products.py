@@ -12,6 +12,7 @@ See also `products` (products without scales, and the choice of an instruction).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from ....dsl.types.dtype import DType, SIMDType
@@ -23,17 +24,16 @@ from . import layouts, tensor_products
 from .block_scales import BlockScales
 from .operands import DotOperand
 from .products import (
-    WantedProduct,
     by_blocks,
     by_elements,
     by_warps,
-    check_memory,
     factors,
     misfit,
     row_for,
     sums_at_once,
     under_way,
 )
+from .wanted_product import WantedProduct
 
 # How many neighbours along the inner axis have a scale: by their dtype, and by that of the scale.
 BLOCKS: Final = {
@@ -85,7 +85,6 @@ def _begun(
     blocks = BlockScales(pair[0], pair[1], block, packed)
     wanted = WantedProduct(left, right, TileProduct(acc, first), waits, blocks)
     row, why = row_for(call, wanted, "ieee")
-    check_memory(call, row, first, why)
     of_blocks = _row_of_blocks(call, wanted) if row is None else None
     if of_blocks is not None:
         why = f"{of_blocks.name}, whose sums of {block} neighbours are scaled: {why.removeprefix('elements: ')}"
@@ -93,7 +92,7 @@ def _begun(
     of_a, of_b = (each.in_memory(call, f"scales {name}") for each, name in zip(pair, "ab", strict=True))
     blocks = BlockScales(of_a, of_b, block, packed)
     if row is not None and row.in_tensor_memory:
-        return tensor_products.multiply(call, row, left, right, TileProduct(acc, first), blocks)
+        return tensor_products.multiply(call, row, replace(wanted, scales=blocks))
     if of_blocks is not None:
         return TileProduct(by_blocks(call, of_blocks, left, right, acc, blocks))
     if row is None:

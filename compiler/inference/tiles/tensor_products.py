@@ -18,7 +18,7 @@ from ....dsl.types.dtype import DType
 from ...ir.copy_opcodes import RING
 from ...ir.matrix_opcodes import TENSOR_MEMORY
 from ...ir.program import Op, Value
-from ...targets.products import MatrixProduct
+from ...targets.products import SCALE_LANES, MatrixProduct, scale_words
 from ..evaluator import Point
 from ..language.grids import gpu_value
 from ..values.tiles import TileProduct, TileValue
@@ -27,21 +27,17 @@ from .block_scales import WORD, BlockScales
 from .group_products import Description, unreadable
 from .operands import DotOperand
 from .swizzles import place_of
+from .wanted_product import WantedProduct
 
-LANES = 32  # of tensor memory that a warp writes
 PLACES = 2  # for scales, at which products take turns
 
 
-def misfit(
-    call: Point,
-    row: MatrixProduct,
-    left: DotOperand,
-    right: DotOperand,
-    acc: TileProduct,
-    scales: BlockScales | None = None,
-) -> str | None:
-    """Why a row does not multiply; None where it does. `acc.first` is None where a chain of products begins."""
-    tile, row = acc.tile, row.of_bytes
+def misfit(call: Point, row: MatrixProduct, wanted: WantedProduct) -> str | None:
+    """Why a row does not multiply; None where it does. `wanted.acc.first` is None where a chain of products begins."""
+    if wanted.waits:
+        return "gpu.dot gives its sums at once, and tensor memory is for gpu.dot_async"
+    left, right, acc, scales, row = wanted.left, wanted.right, wanted.acc, wanted.scales, row.of_bytes
+    tile = acc.tile
     layout = layouts.of_tensor_memory(layouts.threads_of(call, "dot_async"), tile.shape)
     if layout is None:
         return "the sums are not a multiple of 128 rows, and of 16 up to 256 columns, of a block of 128 threads"
@@ -71,10 +67,7 @@ def _columns(tile: TileValue) -> int:
 
 def _scale_words(tile: TileValue, scales: BlockScales | None) -> int:
     """The words of scales of a lane: the columns of tensor memory that they take at one place."""
-    if scales is None:
-        return 0
-    rows, columns = tile.shape
-    return scales.a.shape[1] // WORD * (rows // LANES - -columns // LANES)
+    return 0 if scales is None else sum(scale_words(scales.a.shape[1], tile.shape))
 
 
 def _memory(call: Point) -> Op | None:
@@ -123,15 +116,9 @@ def _take(call: Point, columns: int) -> int:
     return first
 
 
-def multiply(
-    call: Point,
-    row: MatrixProduct,
-    left: DotOperand,
-    right: DotOperand,
-    acc: TileProduct,
-    scales: BlockScales | None = None,
-) -> TileProduct:
+def multiply(call: Point, row: MatrixProduct, wanted: WantedProduct) -> TileProduct:
     """`acc + left @ right`, under way."""
+    left, right, acc, scales = wanted.left, wanted.right, wanted.acc, wanted.scales
     builder, tile, fresh, row = call.builder, acc.tile, acc.first is None, row.of_bytes
     first = _take(call, _columns(tile)) if acc.first is None else acc.first
     if fresh:
@@ -176,12 +163,12 @@ def _words(call: Point, scales: DotOperand, count: int, by_columns: bool) -> lis
     """The scales that a lane writes, four in a word: of each word of the inner axis those of rows (of b: columns) 32
     apart; of a for each 128 rows one after the other. Lanes behind the last row have those of another one."""
     builder = call.builder
-    lane, made = builder.irem(gpu_value(call, "lane_idx"), builder.int_(LANES)), list[Value]()
+    lane, made = builder.irem(gpu_value(call, "lane_idx"), builder.int_(SCALE_LANES)), list[Value]()
     for start in range(0, count, count if by_columns else layouts.TENSOR_ROWS):
         end = count if by_columns else start + layouts.TENSOR_ROWS
         for word in range(scales.shape[0 if by_columns else 1] // WORD):
-            for first in range(start, end, LANES):
-                own = lane if first + LANES <= end else builder.irem(lane, builder.int_(end - first))
+            for first in range(start, end, SCALE_LANES):
+                own = lane if first + SCALE_LANES <= end else builder.irem(lane, builder.int_(end - first))
                 inner = builder.int_(0), word * WORD
                 made.append(scales.along(call, (own, first), inner, WORD, by_columns=by_columns))
     return made
