@@ -77,6 +77,16 @@ def test_what_is_refused(tmp_path: Path, name: str) -> None:
 
 
 AT_ONCE = "as gpu.dot gives its sums at once, and tensor memory is for gpu.dot_async"
+
+
+def test_the_sizes_of_scales_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(TEXT.format(**(PLAIN | {"depth": "128"})))
+    types = [(DType.float32, (32, 32))]
+    with pytest.raises(EinkornError, match="the scales of a are 32 x 2, and its blocks 32 x 4"):
+        typed_program(harness.entry_of(path, "op", types, {}, types)[0], lookup("sm_90a"))
+
+
 STAGED = scaled(E4M3, 33, 20, 160, op="staged", M=32, N=16, K=128, threads=64)
 WHY = {
     "sm_120a": "mma.sync.m16n8k32.float8_e4m3fn.scaled_by_32",

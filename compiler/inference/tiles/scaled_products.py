@@ -143,6 +143,7 @@ def _block(call: Point, dtype: DType, operands: tuple[DotOperand, DotOperand], s
         raise call.error("EK0654", text, "scales", expected=f"a multiple of {block}", got=k)
     for found, of, (rows, columns) in zip(scales, "ab", ((m, k // block), (k // block, n)), strict=True):
         if found.shape != (rows, columns):
-            text = f"the scales of {of} are {found.shape[0]} x {found.shape[1]}"
-            raise call.error("EK0654", text, "scales", expected=f"{rows} x {columns}", hint=FORM)
+            got, expected = (f"{m} x {n}" for m, n in (found.shape, (rows, columns)))
+            text = f"the scales of {of} are {got}, and its blocks {expected}"
+            raise call.error("EK0654", text, "scales", expected=expected, got=got, hint=FORM)
     return block
