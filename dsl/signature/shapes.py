@@ -208,13 +208,17 @@ def output_shape(call: CallState, argument: TensorArgument) -> tuple[DimLike, ..
     return tuple(shape)
 
 
-def _is_symbolic(value: object) -> bool:
-    """Whether a size has no number yet: a name, or a dim of the graph that is made of names."""
-    return isinstance(value, str) or bool(getattr(value, "parameters", ()))
+def _number(size: Any) -> int | None:
+    """The number of a size; None for a size that has none yet (a graph's dim, or a size that PyTorch or JAX traces)."""
+    try:
+        return operator.index(size)
+    except TypeError:
+        return None
 
 
 def _not_negative(call: CallState, value: Any, item: DimItem, argument: TensorArgument, where: str) -> Any:
-    if not _is_symbolic(value) and operator.index(value) < 0:
+    number = _number(value)
+    if number is not None and number < 0:
         call.fail(
             f"size '{item}' of output {argument.name!r} would be {value}{where}", argument, code="EK0315", got=value
         )
@@ -226,7 +230,7 @@ def _is_constant(item: Computed) -> bool:
 
 
 def _hint_for_symbols(first: DimLike, second: DimLike) -> str | None:
-    if isinstance(first, tuple) or not (_is_symbolic(first) or _is_symbolic(second)):
+    if isinstance(first, tuple) or (_number(first) is not None and _number(second) is not None):
         return None
     return "if the two are always equal, give them the same name where the graph's inputs are declared"
 

@@ -118,6 +118,10 @@ def multiplied_by(row: MatrixProduct) -> GpuCase:
     """A product of the dtypes of a row, whose steps are so long that the row takes them."""
     dtype, depth = row.a.to_numpy(), max(row.shape[2], 16)
     how = {"precision": row.precision} if row.precision else {}
+    if row.scale is not None and row.in_tensor_memory:
+        if row.a.is_packed():
+            return packed(row.block, 20, 16, 8 * row.block, op="begun", M=128, N=16, K=8 * row.block)
+        return scaled(dtype, 20, 16, 128, op="begun", M=128, N=16, K=128)
     if row.a.is_packed():
         return packed(row.block, 33, 20, 2 * depth, M=32, N=16, K=max(8 * row.block, 2 * row.shape[2]))
     if row.scale is not None:
