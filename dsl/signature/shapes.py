@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex, cast
 
 from ..diagnostics.errors import of_call
 from .call_state import CallState, CallTensor, SizeOrigin
@@ -208,10 +208,10 @@ def output_shape(call: CallState, argument: TensorArgument) -> tuple[DimLike, ..
     return tuple(shape)
 
 
-def _number(size: Any) -> int | None:
+def _number(size: object) -> int | None:
     """The number of a size; None for a size that has none yet (a graph's dim, or a size that PyTorch or JAX traces)."""
     try:
-        return operator.index(size)
+        return operator.index(cast(SupportsIndex, size))
     except TypeError:
         return None
 

@@ -6,7 +6,9 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
-from .test_architecture import ROOT
+from support.syntax_nodes import nodes
+
+from .test_architecture import ROOT, modules, tree
 
 FOLDERS = ("dsl", "compiler", "stdlib", "graph", "cli", "testing", "benchmarks")
 # Names that two modules may have, and why.
@@ -19,22 +21,30 @@ SHARED_NAMES = {
 }
 
 
-def classes(source: str) -> Iterator[str]:
+def classes(module: ast.Module) -> Iterator[str]:
     """The names of the classes that a module defines, within functions and other classes, too."""
-    return (node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef))
+    return (node.name for node in nodes(module, ast.ClassDef))
+
+
+def parsed() -> Iterator[tuple[str, ast.Module]]:
+    """Each file of `FOLDERS`, with its tree."""
+    known = {file: name for name, file in modules().items()}
+    for folder in FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            module = tree(known[file]) if file in known else ast.parse(file.read_text(encoding="utf-8"))
+            yield str(file.relative_to(ROOT)), module
 
 
 def test_a_class_name_has_one_meaning() -> None:
-    modules = defaultdict(set)
-    for folder in FOLDERS:
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            for name in classes(file.read_text(encoding="utf-8")):
-                modules[name].add(str(file.relative_to(ROOT)))
-    several = {name: sorted(files) for name, files in modules.items() if len(files) > 1}
+    defined = defaultdict(set)
+    for file, module in parsed():
+        for name in classes(module):
+            defined[name].add(file)
+    several = {name: sorted(files) for name, files in defined.items() if len(files) > 1}
     doubled = {name: files for name, files in several.items() if name not in SHARED_NAMES}
     assert not doubled, f"rename all but one, by what they are: {doubled}"
     assert several.keys() == SHARED_NAMES.keys(), "SHARED_NAMES lists names that no longer have two meanings"
 
 
 def test_nested_classes_count() -> None:
-    assert list(classes("class A:\n    class B: ...\ndef f():\n    class C: ...\n")) == ["A", "B", "C"]
+    assert list(classes(ast.parse("class A:\n    class B: ...\ndef f():\n    class C: ...\n"))) == ["A", "B", "C"]

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.syntax_nodes import listed, nodes
 
 from .test_architecture import modules, targets, tree, where
 
@@ -38,8 +39,8 @@ def called(node: ast.AST) -> str:
 
 def imports_by_text(tree: ast.Module, name: str) -> Iterator[int]:
     """Modules of Einkorn that are imported by a text; of what the text is made: `PACKAGE`, `__name__`, "einkorn"."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and called(node) in IMPORTERS and node.args:
+    for node in nodes(tree, ast.Call):
+        if called(node) in IMPORTERS and node.args:
             text = ast.unparse(node.args[0])
             if "PACKAGE" in text or "__name__" in text or "einkorn" in text:
                 yield node.lineno
@@ -48,8 +49,8 @@ def imports_by_text(tree: ast.Module, name: str) -> Iterator[int]:
 def imported(tree: ast.Module, name: str) -> set[str]:
     """The names that a module has from other modules of Einkorn."""
     actual = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and any(True for _ in targets(name, node)):
+    for node in nodes(tree, ast.ImportFrom):
+        if any(True for _ in targets(name, node)):
             actual |= {alias.asname or alias.name for alias in node.names}
     return actual
 
@@ -61,13 +62,13 @@ def assignments(tree: ast.Module, name: str) -> Iterator[int]:
     def is_other(node: ast.AST) -> bool:
         return isinstance(node, ast.Name) and node.id in others
 
-    for node in ast.walk(tree):
-        if (isinstance(node, ast.AugAssign) and is_other(node.target)) or (
-            isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store) and is_other(node.value)
-        ):
-            yield node.lineno
-        if isinstance(node, ast.Call) and called(node) == "setattr" and is_other(node.args[0]):
-            yield node.lineno
+    yield from (node.lineno for node in nodes(tree, ast.AugAssign) if is_other(node.target))
+    for place in (*nodes(tree, ast.Attribute), *nodes(tree, ast.Subscript)):
+        if isinstance(place.ctx, ast.Store) and is_other(place.value):
+            yield place.lineno
+    for call in nodes(tree, ast.Call):
+        if called(call) == "setattr" and is_other(call.args[0]):
+            yield call.lineno
     for statement in tree.body:  # at import: what is done to them later is what they are for
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             function = statement.value.func
@@ -77,8 +78,8 @@ def assignments(tree: ast.Module, name: str) -> Iterator[int]:
 
 def classes_assigned(tree: ast.Module, name: str) -> Iterator[int]:
     """Objects whose class is exchanged."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr == "__class__" and isinstance(node.ctx, ast.Store):
+    for node in nodes(tree, ast.Attribute):
+        if node.attr == "__class__" and isinstance(node.ctx, ast.Store):
             yield node.lineno
 
 
@@ -89,24 +90,23 @@ def is_private(name: str) -> bool:
 def private_names(tree: ast.Module) -> set[str]:
     """The private names that a module defines: functions, attributes of its objects, fields, slots."""
     collected = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            collected.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            collected.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            if isinstance(node.value, ast.Name) and node.value.id in OWN:
-                collected.add(node.attr)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            collected.add(node.value)  # of `__slots__`, or `setattr`
+    for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef):
+        collected |= {node.name for node in nodes(tree, kind)}
+    collected |= {node.id for node in nodes(tree, ast.Name) if isinstance(node.ctx, ast.Store)}
+    for node in nodes(tree, ast.Attribute):
+        if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name) and node.value.id in OWN:
+            collected.add(node.attr)
+    for constant in nodes(tree, ast.Constant):
+        if isinstance(constant.value, str):
+            collected.add(constant.value)  # of `__slots__`, or `setattr`
     return {each for each in collected if is_private(each)}
 
 
 def private_reaches(tree: ast.Module, name: str) -> Iterator[int]:
     """Private attributes that another module defines. What the standard library or NumPy calls so counts, too."""
     own = private_names(tree)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Attribute) or not is_private(node.attr) or node.attr in own:
+    for node in nodes(tree, ast.Attribute):
+        if not is_private(node.attr) or node.attr in own:
             continue
         if not (isinstance(node.value, ast.Name) and node.value.id in OWN):
             yield node.lineno
@@ -114,7 +114,7 @@ def private_reaches(tree: ast.Module, name: str) -> Iterator[int]:
 
 def mutable_globals(tree: ast.Module, name: str) -> Iterator[int]:
     """Variables of a module that functions change: rebound by `global`, or containers that get other elements."""
-    rebound = {each for node in ast.walk(tree) if isinstance(node, ast.Global) for each in node.names}
+    rebound = {each for node in nodes(tree, ast.Global) for each in node.names}
     containers: dict[str, int] = {}
     for node in tree.body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
@@ -128,9 +128,13 @@ def mutable_globals(tree: ast.Module, name: str) -> Iterator[int]:
 
 
 def changed_within_functions(tree: ast.Module) -> Iterator[str]:
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
-    for function in functions:
-        for node in ast.walk(function):
+    seen: set[ast.AST] = set()
+    for function in (*nodes(tree, ast.FunctionDef), *nodes(tree, ast.Lambda)):
+        if function in seen:  # within another one
+            continue
+        within = listed(function)
+        seen.update(within)
+        for node in within:
             changed: ast.expr | None = None
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
                 changed = node.value
