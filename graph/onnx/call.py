@@ -93,6 +93,7 @@ class NodeCall:
         broadcasts: the sizes that nodes of the import have made of several, with these; see `agreement`.
         dequantised: the results of DequantizeLinear in the import, by their `id`.
         arms: of the branches in the import whose arms give other types.
+        axis_sizes: the sizes of axes that nodes of the import have read.
     """
 
     node: Any
@@ -105,6 +106,7 @@ class NodeCall:
     broadcasts: dict[Dim, frozenset[Dim]] = field(default_factory=dict)
     dequantised: dict[int, Dequantised] = field(default_factory=dict)
     arms: ArmChoices = field(default_factory=ArmChoices)
+    axis_sizes: set[Dim] = field(default_factory=set)
 
     @property
     def title(self) -> str:
@@ -348,7 +350,7 @@ def _attributes_of(function: Callable[..., Any], call: NodeCall) -> dict[str, An
         parameters = inspect.signature(function).parameters
     except ValueError:  # a ufunc
         return {}
-    given = {**call.attributes, "outputs": call.outputs}
+    given = {**call.attributes, "outputs": call.outputs, "axis_sizes": call.axis_sizes}
     return {name: given[name] for name in parameters if name in given}
 
 

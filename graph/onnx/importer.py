@@ -147,6 +147,7 @@ class Importer:
         self.device = device
         self.broadcasts: dict[Dim, frozenset[Dim]] = {}
         self.dequantised: dict[int, Dequantised] = {}
+        self.axis_sizes: set[Dim] = set()
         self.output_texts: dict[int, tuple[str, ...]] = {}
         self.functions = {(plain_domain(f.domain), f.name): f for f in read.proto.functions}
 
@@ -285,7 +286,7 @@ class Importer:
             named = {each.name: value for each, value in zip(graph.input, values, strict=True)}
             return [value for _, value in self.run(graph, named, scope)]
 
-        shared = (self.device, run_graph, self.broadcasts, self.dequantised, self.arms)
+        shared = (self.device, run_graph, self.broadcasts, self.dequantised, self.arms, self.axis_sizes)
         call = NodeCall(node, inputs, attributes, since, version, *shared)
         return with_leading_parts(row, call) if any(isinstance(x, LeadingPart) for x in inputs) else run_row(row, call)
 

@@ -7,7 +7,7 @@ be decided of a symbolic size raises, and the node is then staged like any other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ...dsl.types.dtype import DType
 from .. import ops
 from ..driver.devices import DeviceRef
 from ..ops.stage import current
+from ..staging.sizes import stage_dim
 from ..staging.value import TensorValue
 from ..types.dims import Dim, StaticDim, dim_max
 from ..types.tensor_type import TensorType
@@ -82,7 +83,7 @@ class KnownTensor:
             return current("weight").stage_weight(self.weight, type, 1, user_place(), self.array)
         if not self.symbolic:
             return current("constant").stage_constant(np.asarray(self.array), device, user_place())
-        flat = ops.shape_to_tensor(dims_in(self.array))
+        flat = _sizes(dims_in(self.array))
         return ops.cast(ops.reshape(flat, self.array.shape), self.dtype)
 
 
@@ -146,6 +147,14 @@ def dims_in(array: Array) -> list[Dim]:
     return [item if isinstance(item, Dim) else Dim(int(item)) for item in array.reshape(-1)]
 
 
+def _sizes(dims: Sequence[Dim]) -> TensorValue:
+    """Dims as an int64 tensor of one axis; some of them may be below 0, as positions from the end are."""
+    if all(is_at_least(dim, Dim(0)) for dim in dims):
+        return ops.shape_to_tensor(dims)
+    graph, place = current("shape_to_tensor"), user_place()
+    return ops.stack([stage_dim(graph, dim, DeviceRef.CPU(), place) for dim in dims])
+
+
 def dims_from(value: TensorValue, name: str) -> list[Dim]:
     """New dims whose sizes are the elements of a tensor of one axis, known when the graph runs."""
     graph = current(name)
@@ -179,11 +188,14 @@ def elementwise(plain: Callable[..., Any], single: Callable[..., object]) -> Cal
     return apply
 
 
-def same(left: Any, right: Any) -> bool:
-    """Whether two sizes are equal; raises where it depends on the call."""
+def same(left: Any, right: Any, axis_sizes: Set[Dim] = frozenset()) -> bool:
+    """Whether two sizes are equal; raises where it depends on the call. Those in `axis_sizes` are not below 0."""
     difference = Dim(left) - Dim(right)
     if isinstance(difference, StaticDim):
         return int(difference) == 0
+    for size, number in ((left, right), (right, left)):
+        if size in axis_sizes and not isinstance(number, Dim) and number < 0:
+            return False
     if difference >= 1 or difference <= -1:  # an order that depends on the sizes raises
         return False
     raise UnknownAtImport

@@ -486,3 +486,64 @@ def test_a_transform_has_as_many_elements_as_an_axis_whose_size_has_a_name() -> 
         got = [buffer.to_numpy() for buffer in loaded.execute(x[..., None])]
         for pairs, wanted in zip(got, (np.fft.rfft(x), longer, np.fft.ifft(longer, n)), strict=True):
             np.testing.assert_allclose(pairs[..., 0] + 1j * pairs[..., 1], wanted, atol=1e-5)
+
+
+def test_sizes_that_import_cannot_prove_to_be_at_least_0() -> None:
+    """PyTorch's exports compare the size of each axis with -1, where `expand` was given a shape."""
+    nodes = [
+        node("Conv", "x w", "frames", strides=[20]),
+        node("Shape", "frames", "sizes"),
+        node("Equal", "sizes minus", "left"),
+        node("Where", "left ones sizes", "whole"),
+        node("Expand", "row whole", "y"),
+    ]
+    made = model(
+        nodes,
+        [value("x", ["b", 1, "n"])],
+        ["y"],
+        w=numbers(2, 1, 30),
+        minus=np.full(3, -1, np.int64),
+        ones=np.ones(3, np.int64),
+        row=numbers(1, 2, 1),
+    )
+    graph = agree(made, {"x": numbers(2, 1, 64)}, {"x": numbers(1, 1, 31)})
+    assert str(graph.output_types[0].shape) == "[b, 2, (n + 10)//20 - 1]"
+
+
+def test_sizes_below_0_are_numbers_as_others() -> None:
+    nodes = [
+        node("Shape", "x", "sizes"),
+        node("Neg", "sizes", "back"),
+        node("Sub", "sizes three", "less"),
+        node("Concat", "minus back less", "all", axis=0),
+        node("Add", "x all", "y"),
+    ]
+    made = model(
+        nodes,
+        [value("x", ["n"], INT64)],
+        [value("y", None, INT64)],
+        three=np.int64(3),
+        minus=np.array([-1], np.int64),
+    )
+    calls: list[dict[str, Any]] = [{"x": np.arange(3)}, {"x": np.array([5])}]
+    agree(made, *calls)
+
+
+def test_determinants_of_any_size() -> None:
+    made = model([node("Det", "x", "y")], [value("x", ["b", "n", "m"])], ["y"])
+    graph = agree(made, *({"x": numbers(2, n, n)} for n in (1, 3, 6)), tolerance=1e-5)
+    assert "the numbers of rows and of columns have to be equal" in refuses(graph, numbers(1, 2, 3)).message
+    with pytest.raises(GraphError) as error:
+        from_onnx(model([node("Det", "x", "y")], [value("x", [2, 3])], ["y"]))
+    assert error.value.message == "node 'the_Det' (Det): takes square matrices, and gets [2, 3]"
+
+
+def test_a_depth_of_one_hot_below_0_is_refused() -> None:
+    """PyTorch exports -1 where `F.one_hot` is not given a number of classes."""
+    values: dict[str, Any] = {"depth": np.int64(-1), "values": np.array([0, 1], np.int64)}
+    made = model(
+        [node("OneHot", "x depth values", "y")], [value("x", ["n"], INT64)], [value("y", None, INT64)], **values
+    )
+    with pytest.raises(GraphError) as error:
+        from_onnx(made)
+    assert error.value.message.startswith("node 'the_OneHot' (OneHot): depth is -1, and is a number of classes")

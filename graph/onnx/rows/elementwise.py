@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,13 @@ def _as_bools(apply: Callable[..., Array]) -> Callable[..., Array]:
     return lambda *arrays: apply(*arrays).astype(np.bool_)
 
 
-same_op("Equal", ops.equal, _as_bools(elementwise(np.equal, same)))
+def _equal(left: Array, right: Array, axis_sizes: Set[Dim]) -> Array:
+    """Whether elements are equal. That the size of an axis is -1, which PyTorch's exports compare it with, is decided
+    even where import cannot prove an expression of sizes to be at least 0."""
+    return elementwise(np.equal, functools.partial(same, axis_sizes=axis_sizes))(left, right).astype(np.bool_)
+
+
+same_op("Equal", ops.equal, _equal)
 same_op("Less", ops.less, _as_bools(elementwise(np.less, operator.lt)))
 same_op("LessOrEqual", ops.less_equal, _as_bools(elementwise(np.less_equal, operator.le)))
 same_op("Greater", ops.greater, _as_bools(elementwise(np.greater, operator.gt)))

@@ -143,6 +143,9 @@ def compress(call: NodeCall, data: TensorValue, condition: TensorValue, *, axis:
 def one_hot(call: NodeCall, indices: TensorValue, depth: Value, values: TensorValue, *, axis: int) -> TensorValue:
     """values[1] where the index is, values[0] elsewhere."""
     count = call.dims(_as_vector(call, depth), 1)[0]
+    if isinstance(count, StaticDim) and int(count) < 0:  # what PyTorch writes where it does not know the depth
+        text = f"depth is {count}, and is a number of classes: F.one_hot(x, num_classes) has to be given it"
+        call.fail(text, argument="depth", expected="0 or more", got=int(count))
     at = axis + indices.rank + 1 if axis < 0 else axis
     whole = ops.cast(indices, DType.int64)
     size = int(count) if isinstance(count, StaticDim) else ops.reshape(ops.shape_to_tensor([count]), [])

@@ -12,8 +12,11 @@ from ... import ops
 from ...ops.random import seeded
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
+from ..agreement import differ_by_number, equal_size, with_sizes
 from ..call import NodeCall
 from ..table import Value, onnx_op
+
+MOST_BY_MINORS = 4  # rows of a matrix whose determinant is a sum of products
 
 
 @onnx_op("Dropout")
@@ -33,10 +36,13 @@ def dropout(
 
 @onnx_op("Det")
 def det(call: NodeCall, x: TensorValue) -> TensorValue:
-    """The determinant of small matrices, by minors."""
-    size = x.shape[-1]
-    if not isinstance(size, StaticDim) or int(size) > 4 or x.shape[-2] != size:
-        call.fail(f"takes matrices of up to 4 rows, and gets {x.shape}")
+    """The determinant of square matrices, of small ones by minors."""
+    if x.rank < 2 or differ_by_number(x.shape[-1], x.shape[-2]):
+        call.fail(f"takes square matrices, and gets {x.shape}", expected="square matrices", got=str(x.shape))
+    size = equal_size(call, x.shape[-1], x.shape[-2], "the numbers of rows and of columns")
+    x = with_sizes(x, [*x.shape[:-2], size, size])
+    if not isinstance(size, StaticDim) or int(size) > MOST_BY_MINORS:
+        return ops.det(x)
     return _minor(x, list(range(int(size))), 0)
 
 

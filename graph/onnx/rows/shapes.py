@@ -35,7 +35,9 @@ def shape_of(value: Value) -> list[Dim]:
 @onnx_op("Shape")
 def shape(call: NodeCall, data: Value, *, start: int = 0, end: int | None = None) -> KnownTensor:
     """The sizes from one axis to another, as int64."""
-    return known_dims(shape_of(data if isinstance(data, KnownTensor) else call.tensor(data))[slice(start, end)])
+    sizes = shape_of(data if isinstance(data, KnownTensor) else call.tensor(data))[slice(start, end)]
+    call.axis_sizes.update(sizes)
+    return known_dims(sizes)
 
 
 @onnx_op("Size")
