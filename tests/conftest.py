@@ -46,7 +46,8 @@ amd_checkout.rename()
 
 # In these folders compiled code is a means: it is made sooner, which runs longer. What kernels compute is tested as it
 # ships, here by files and tests that are marked so. EINKORN_OPTIMIZE=3 make test: everything as it ships.
-QUICK = {"cli", "diagnostics", "docs", "dsl", "eager", "gpu", "graph", "interop", "interpreter", "packaging", "testing"}
+QUICK = {"cli", "diagnostics", "docs", "dsl", "eager", "examples", "gpu", "graph", "interop"}
+QUICK |= {"interpreter", "packaging", "testing"}
 LEVEL = "EINKORN_OPTIMIZE"
 
 

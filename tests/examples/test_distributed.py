@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+pytestmark = pytest.mark.as_shipped
 PROGRAMS = Path(__file__).parents[2] / "examples" / "distributed"
 
 

@@ -71,6 +71,7 @@ def test_the_examples_are_the_ones_that_the_readme_lists() -> None:
         assert f"examples/custom_ops/{program}" in readme
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_runs_on_a_simulated_gpu(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

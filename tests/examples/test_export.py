@@ -16,6 +16,7 @@ import pytest
 
 from einkorn.graph import InferenceSession
 
+pytestmark = pytest.mark.as_shipped
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "export"
 PROGRAMS = {
     "rank.py": (sys.executable, []),

@@ -12,8 +12,9 @@ from support.gpu_cases_examples import CASES
 
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 
+pytestmark = pytest.mark.as_shipped
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "gpu"
-SEEDS = 20
+SEEDS = 10
 GPU = DeviceRef.GPU()
 
 
@@ -37,7 +38,7 @@ def test_every_kernel_file_is_an_example() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_order_of_threads_gives_another_result(case: GpuCase) -> None:
-    """Twenty orders, with everything that a simulated GPU can look for: no report, and the same result."""
+    """Ten orders, with everything that a simulated GPU can look for: no report, and the same result."""
     types = [[TensorType(*type, GPU) for type in case.types(arrays)] for arrays in (case.inputs(), case.expected())]
     graph = Graph(
         "example",

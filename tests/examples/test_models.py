@@ -16,6 +16,7 @@ from PIL import Image
 from einkorn.graph import CPU, InferenceSession
 from einkorn.testing import check_op
 
+pytestmark = pytest.mark.as_shipped
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+pytestmark = pytest.mark.as_shipped
 PROGRAM = Path(__file__).resolve().parents[2] / "examples" / "models" / "shape_detector.py"
 
 

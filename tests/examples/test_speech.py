@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.as_shipped
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "build" / "models" / "silero_vad" / "data" / "silero_vad.onnx"
 

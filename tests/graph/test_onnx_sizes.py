@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -442,30 +443,33 @@ def test_a_range_up_to_a_size_needs_no_computed_size(kind: int, start: int, step
     assert not graph.ir.steps
 
 
-@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+WINDOWS = list(itertools.product(["SAME_UPPER", "SAME_LOWER"], [(3, [2, 2]), (2, [3, 1]), (1, [4, 2])]))
+
+
 @pytest.mark.parametrize("op_type", ["Conv", "MaxPool", "AveragePool", "LpPool"])
-@pytest.mark.parametrize(("size", "strides"), [(3, [2, 2]), (2, [3, 1]), (1, [4, 2])])
-def test_windows_with_strides_are_padded_by_the_sizes_of_a_call(
-    op_type: str, auto_pad: str, size: int, strides: list[int]
-) -> None:
+def test_windows_with_strides_are_padded_by_the_sizes_of_a_call(op_type: str) -> None:
     """As many windows as strides: of an axis whose size has a name as of one whose size is known."""
-    random = np.random.default_rng(size)
-    weights: dict[str, Any] = (
-        {"f": random.standard_normal((2, 2, size, size)).astype(np.float32)} if op_type == "Conv" else {}
-    )
-    window: dict[str, Any] = {"auto_pad": auto_pad, "strides": strides, "kernel_shape": [size] * 2}
-    window |= {"p": 2} if op_type == "LpPool" else {}
-    made = model(
-        [node(op_type, " ".join(["x", *weights]), "y", **window)], [value("x", ["b", 2, "h", "w"])], ["y"], **weights
-    )
+    random = np.random.default_rng(3)
+    weights: dict[str, Any] = {}
+    nodes = []
+    for number, (auto_pad, (size, strides)) in enumerate(WINDOWS):
+        window: dict[str, Any] = {"auto_pad": auto_pad, "strides": strides, "kernel_shape": [size] * 2}
+        window |= {"p": 2} if op_type == "LpPool" else {}
+        filter = f" f{size}" if op_type == "Conv" else ""
+        if filter:
+            weights[filter.strip()] = random.standard_normal((2, 2, size, size)).astype(np.float32)
+        nodes.append(node(op_type, "x" + filter, f"y{number}", **window))
+    outputs = [f"y{number}" for number in range(len(nodes))]
+    made = model(nodes, [value("x", ["b", 2, "h", "w"])], outputs, **weights)
     session = InferenceSession(interpret=True)
     loaded = session.load(from_onnx(made))
     for shape in ((1, 2, 5, 4), (1, 2, 1, 1), (0, 2, 2, 3)):
         x = random.standard_normal(shape).astype(np.float32) - 2  # the padding of a maximum is no 0
         known = session.load(from_onnx(made, shapes={"x": [*shape]}))
-        (got,), (wanted,) = (each.execute(x) for each in (loaded, known))
-        assert got.shape[2:] == tuple(-(-n // by) for n, by in zip(shape[2:], strides, strict=True))
-        np.testing.assert_allclose(got.to_numpy(), wanted.to_numpy(), rtol=1e-5, atol=1e-6)
+        for got, wanted, how in zip(loaded.execute(x), known.execute(x), WINDOWS, strict=True):
+            strides = how[1][1]
+            assert got.shape[2:] == tuple(-(-n // by) for n, by in zip(shape[2:], strides, strict=True)), how
+            np.testing.assert_allclose(got.to_numpy(), wanted.to_numpy(), rtol=1e-5, atol=1e-6, err_msg=str(how))
 
 
 def test_a_transform_has_as_many_elements_as_an_axis_whose_size_has_a_name() -> None:

@@ -48,15 +48,14 @@ def every(x: Any, w: Any, mesh: Any) -> list[Any]:
     return [*made, x @ w]
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize(("ranks", "interpret"), [(2, False), (3, False), (4, False), (2, True)])
 def test_no_bit_differs(ranks: int, interpret: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes = [(12, 7), (0, 3), (12 * 23, 31)][: 1 if interpret else 3]
+    shapes = [(12, 7), (0, 3), (12 * 23, 31)] if not interpret else [(4, 3)]
 
     def program() -> Any:
         mesh = Mesh({"all": ranks})
         session, results = InferenceSession(num_threads=1, interpret=interpret), []
-        for dtype in FLOATS if ranks == 3 and not interpret else [np.float32, np.int16]:
+        for dtype in [np.float32] if interpret else FLOATS if ranks == 3 else [np.float32, np.int16]:
             types = [type_of(dtype, "a", "b"), type_of(dtype, "b", "c")]
             model = session.load(Graph("every", lambda x, w: every(x, w, mesh), types))
             for rows, columns in shapes:
@@ -92,7 +91,7 @@ def forward(x, w):
 through_python = []
 before = CollectiveCalls.exchange
 CollectiveCalls.exchange = lambda self, *given: through_python.append(given) or before(self, *given)
-for dtype in (np.float32, np.int16, ml_dtypes.bfloat16):
+for dtype in (np.float32, np.int16, ml_dtypes.bfloat16)[:3 if n == 2 else 1]:
     def load():
         return session.load(Graph("mixed", forward, [type_of("a", "b", dtype=dtype), type_of("b", 5, dtype=dtype)]))
 

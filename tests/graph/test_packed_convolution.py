@@ -64,8 +64,9 @@ PAIRED = [  # as `CASES`: three taps of neighbours along the last axis, 16 chann
 ]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("case", PAIRED, ids=str)
+@pytest.mark.parametrize(
+    ("case", "dtype"), [*((case, np.float32) for case in PAIRED), *((case, np.float64) for case in PAIRED[:4])]
+)
 def test_results_that_are_computed_in_pairs(case: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two results take four products; without the pass each takes three."""
     shape, sizes, stride, dilation, padding, groups = case

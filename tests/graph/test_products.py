@@ -278,9 +278,9 @@ def test_parts_of_weights_are_packed() -> None:
 
 
 @pytest.mark.parametrize("types", list(itertools.product(("int8", "uint8"), repeat=2)), ids=str)
-@pytest.mark.parametrize("sizes", [(1, 512, 257), (5, 300, 333), (40, 1030, 100), (0, 256, 256)], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 512, 256), (5, 300, 333), (40, 1030, 100)], ids=str)
 def test_products_of_bytes_are_exact(types: tuple[str, str], sizes: tuple[int, int, int]) -> None:
-    """The lowest and highest numbers are among them, and a zero point for each column."""
+    """Also of no rows. The lowest and highest numbers are among them, and a zero point for each column."""
     rows, depth, columns = sizes
     kinds = [DType[name] for name in types]
     rng = np.random.default_rng(sizes)
@@ -302,5 +302,6 @@ def test_products_of_bytes_are_exact(types: tuple[str, str], sizes: tuple[int, i
     model = InferenceSession(devices=[CPU()]).load(graph, weights_registry={"w": b})
     assert sum(each.prepared for each in model.passes) == (2 if b.size >= 1 << 16 else 0)
     exact = (a.astype(np.int64) - zeros[0]) @ (b.astype(np.int64) - zeros[1])
-    for result in model(a, b, *zeros):
-        assert np.array_equal(result.to_numpy(), exact)
+    for some in (rows, 0):
+        for result in model(a[:some], b, *zeros):
+            assert np.array_equal(result.to_numpy(), exact[:some])

@@ -55,10 +55,12 @@ def numbers(case: Any, dtype: Any, seed: int = 0) -> tuple[Array, Array]:
 
 
 @pytest.mark.usefixtures("all_by_squares")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [*((case, np.float32) for case in CASES), *((case, np.float64) for case in CASES[:4] + CASES[10:12])],
+)
 def test_results_that_are_computed_in_squares(case: Any, dtype: Any) -> None:
-    """Sizes that are known and those of a call, which give the same bits."""
+    """Sizes that are known and those of a call, which give the same bits. Of float64 each kind of block."""
     x, filter = numbers(case, dtype)
     exact = np.maximum(reference(x + 1, filter, *case[2:]), 0)
     results = []

@@ -71,7 +71,10 @@ def test_views_are_read_where_they_lie(interpret: bool) -> None:
     types = [TensorType(DType.float32, ["m", "n"], HOST)] * 2
     model = InferenceSession(interpret=interpret).load(Graph("views", forward, types))
     x, y = graphs.numbers((6, 8), np.float32), graphs.numbers((6, 8), np.float32, 1)
-    for view in VIEWS.values():
+    views = (
+        {name: VIEWS[name] for name in ("backwards", "transposed", "broadcast row", "empty")} if interpret else VIEWS
+    )
+    for view in views.values():
         compare(model, reference, view(x), view(y), sums=(1, 2))
     compare(model, reference, x.T, np.ascontiguousarray(y.T), sums=(1, 2))
     compare(model, reference, np.ascontiguousarray(x), y[::-1], sums=(1, 2))

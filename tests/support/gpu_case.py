@@ -38,6 +38,7 @@ class GpuCase:
         small: makes inputs for the interpreter, where these would take it seconds.
         heavy: whether to interpret it takes seconds all the same, so that it is done once.
         by_lanes: whether the result depends on the number of threads in a warp.
+        gpus: the GPUs that `tests/gpu/test_cases.py` compiles it for.
     """
 
     name: str
@@ -51,6 +52,7 @@ class GpuCase:
     by_lanes: bool = False
     heavy: bool = False
     small: Callable[[], tuple[Array, ...]] | None = None
+    gpus: tuple[str, ...] = GPUS
 
     def __str__(self) -> str:
         return self.name

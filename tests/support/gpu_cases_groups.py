@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from support.gpu_case import Array, GpuCase, numbers
+from support.gpu_case import GPUS, Array, GpuCase, numbers
 
 F16 = np.float16
 BF16: Any = ml_dtypes.bfloat16
 E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 FILE = "group_products.py"
+DISTINCT = ("sm_80", "sm_90a", "sm_100a", "gfx942", "gfx1201")  # which multiply these by different instructions
 
 
 def product(dtype: Any, m: int, n: int, k: int, *, op: str = "product", **params: Any) -> GpuCase:
@@ -19,9 +22,13 @@ def product(dtype: Any, m: int, n: int, k: int, *, op: str = "product", **params
     wide_of_bytes = dtype.kind in "iu"
     a_turned, b_turned = params.get("a_turned", False), params.get("b_turned", False)
 
-    def inputs() -> tuple[Array, ...]:
+    def inputs(m: int = m, n: int = n) -> tuple[Array, ...]:
         shapes = (k, m) if a_turned else (m, k), (n, k) if b_turned else (k, n)
         return numbers(dtype, *shapes[0], seed=m), numbers(dtype, *shapes[1], seed=n)
+
+    def one_tile() -> tuple[Array, ...]:
+        """As many steps, in a part of a tile."""
+        return inputs(min(m, params.get("M", 64) - 3), min(n, params.get("N", 64) - 5))
 
     def reference(a: Array, b: Array) -> Array:
         wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
@@ -30,7 +37,8 @@ def product(dtype: Any, m: int, n: int, k: int, *, op: str = "product", **params
 
     name = f"groups-{op}[{np.dtype(dtype).name}-{m}x{n}x{k}-{'-'.join(f'{key}{v}' for key, v in params.items())}]"
     bound = 0.0 if wide_of_bytes else {"bfloat16": 1e-2, "float16": 2e-3}.get(dtype.name, 1e-6)
-    return GpuCase(name, FILE, f"group_products::{op}", inputs, reference, params, bound=bound, heavy=True)
+    case = GpuCase(name, FILE, f"group_products::{op}", inputs, reference, params, bound=bound, heavy=True)
+    return replace(case, small=one_tile) if m * n * k > 500_000 else case
 
 
 def chained(dtype: Any, m: int, **params: Any) -> GpuCase:
@@ -59,7 +67,7 @@ TENSOR_CASES = (
     product(E5M2, 128, 32, 100, op="ahead", M=128, N=32, b_turned=True),
     product(BF16, 300, 50, 32, op="several"),
 )
-CASES = (
+_CASES = (
     product(BF16, 64, 64, 64),
     product(F16, 70, 100, 72, N=96, K=16),  # the narrowest swizzle, in three panels
     product(BF16, 65, 64, 128, K=128, b_turned=True),
@@ -88,3 +96,15 @@ CASES = (
     chained(F16, 64),
     chained(BF16, 100, N=64, K=64),
 )
+
+
+def _for_gpus(cases: tuple[GpuCase, ...]) -> Iterator[GpuCase]:
+    """The first case of each op for every GPU. All GPUs multiply each dtype in the cases of `tiles.py`, by the same
+    instructions but for those of four warps together."""
+    seen: set[str] = set()
+    for case in cases:
+        yield replace(case, gpus=DISTINCT if case.op in seen else GPUS)
+        seen.add(case.op)
+
+
+CASES = tuple(_for_gpus(_CASES))
