@@ -16,12 +16,12 @@ import packages
 pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its code is for x86-64")
 
 
-def test_three_hundred_mutants(tmp_path: Path) -> None:
-    outcomes, finds = packages.campaign(300, 2026, tmp_path)
+def test_two_hundred_mutants(tmp_path: Path) -> None:
+    outcomes, finds = packages.campaign(200, 2026, tmp_path)
     assert not finds, "\n".join(finds)
     for kind, counts in outcomes.items():
         refused = sum(number for what, number in counts.items() if what.startswith("refused EK"))
-        assert refused > 30 and counts["same"] > 0 and sum(counts.values()) == 75, (kind, counts)
+        assert refused > 20 and counts["same"] > 0 and sum(counts.values()) == 50, (kind, counts)
 
 
 def test_mutants_are_repeatable_and_differ(tmp_path: Path) -> None:

@@ -222,10 +222,16 @@ def distances(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
 
-@pytest.mark.parametrize("scanned", [["n", 3], [6, 3]], ids=str)
-@pytest.mark.parametrize("extra", [False, True])
-@pytest.mark.parametrize("attributes", [{"axes": [1], "keepdims": 0}, {"axes": [-2]}, {}], ids=str)
-@pytest.mark.parametrize("reduction", ["ReduceSumSquare", "ReduceMax", "ReduceL1"])
+@pytest.mark.parametrize(("scanned", "extra"), [(["n", 3], False), (["n", 3], True), ([6, 3], False)], ids=str)
+@pytest.mark.parametrize(
+    ("reduction", "attributes"),
+    [
+        *(("ReduceSumSquare", each) for each in ({"axes": [1], "keepdims": 0}, {"axes": [-2]}, {})),
+        *(("ReduceMax", each) for each in ({"axes": [1], "keepdims": 0}, {"axes": [-2]})),
+        ("ReduceL1", {}),
+    ],
+    ids=str,
+)
 def test_independent_rounds_run_at_once(
     reduction: str, attributes: dict[str, Any], extra: bool, scanned: list[Any]
 ) -> None:
