@@ -130,15 +130,16 @@ def test_sizes_of_one_and_none_are_not_passed(compiled: list[str]) -> None:
     check(compiled, rows_of([1, 7, 33]), x, 2)
 
 
-@pytest.mark.parametrize("batch", [0, 1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_symbolic_sizes_stand_next_to_passed_ones(compiled: list[str], batch: int, dtype: Any) -> None:
-    x = np.random.default_rng(0).standard_normal((batch, 40)).astype(dtype)
+def test_symbolic_sizes_stand_next_to_passed_ones(compiled: list[str], dtype: Any) -> None:
     graph = graphs.build(rows_of([5, 17, 39]), (dtype, ["batch", 40]))
-    wanted = [each.to_numpy() for each in InferenceSession(interpret=True).load(graph).execute(x)]
+    interpreted = InferenceSession(interpret=True).load(graph)
     compiled.clear()
-    for got, each in zip(InferenceSession().load(graph).execute(x), wanted, strict=True):
-        np.testing.assert_array_equal(got.to_numpy(), each)
+    model = InferenceSession().load(graph)
+    for batch in (0, 1, 2):
+        x = np.random.default_rng(0).standard_normal((batch, 40)).astype(dtype)
+        for got, each in zip(model.execute(x), interpreted.execute(x), strict=True):
+            np.testing.assert_array_equal(got.to_numpy(), each.to_numpy())
     assert len(compiled) == 1
 
 

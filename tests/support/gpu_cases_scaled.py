@@ -37,7 +37,7 @@ def scaled(dtype: Any, m: int, n: int, k: int, op: str = "product", **params: in
 
     sizes = "-".join(["x".join(map(str, (m, n, k))), *map(str, params.values())])
     name = f"scaled-{op}[{np.dtype(dtype).name}-{sizes}]"
-    small = (lambda: inputs(12, 15, params["K"])) if op == "staged" else None
+    small = (lambda: inputs(12, 15, params.get("K", k))) if op == "staged" or (op == "product" and m > 32) else None
     case = GpuCase(name, "scaled_products.py", f"scaled::{op}", inputs, reference, params, bound=1e-5, heavy=True)
     return replace(case, small=small)
 
