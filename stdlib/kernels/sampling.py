@@ -279,6 +279,57 @@ def _neighbours(place: Floating, n: Index) -> Any:
     return (low, select(there, 1 - part, 0)), (high, select(there, part, 0))
 
 
+@register("roi_max_pool", writes_once=True)
+def roi_max_pool(
+    out: OutputTensor[F, "r c height width"],
+    x: InputTensor[F, "n c h w"],
+    rois: InputTensor[F, "r 5"],
+    *,
+    height: int,
+    width: int,
+    scale: float,
+) -> None:
+    """The largest element of each cell of boxes, which are rounded to whole pixels; 0 of a cell outside of the image.
+
+    A box is (batch, x1, y1, x2, y2), in pixels after `scale`.
+    """
+    wide = wide_dtype(F)
+
+    def pooled(r: Index, c: Index, ph: Index, pw: Index):
+        batch = rois[r, 0].cast(int64)
+        assert (batch >= 0) & (batch < x.dim(0)), f"box {r} is of image {batch}, and there are {x.dim(0)}"
+        top, bottom = _cell(rois[r, 2].cast(wide) * scale, rois[r, 4].cast(wide) * scale, ph, height, x.dim(2))
+        left, right = _cell(rois[r, 1].cast(wide) * scale, rois[r, 3].cast(wide) * scale, pw, width, x.dim(3))
+        best = wide(-inf)
+        for y in range(top, bottom):
+            for z in range(left, right):
+                value = x[batch, c, y, z].cast(wide)
+                best = select(value > best, value, best)
+        return select((bottom > top) & (right > left), best, 0).cast(F)
+
+    def one(position: Index):
+        index = unravelled(position, out.shape)
+        out[index] = pooled(*index)
+
+    parallel_for(out.size, one, grain=ceildiv(TASK, 64))
+
+
+def _cell(low: Floating, high: Floating, cell: Index, cells: int, n: Index) -> tuple[Any, Any]:
+    """The first element of a cell of a box along an axis of n, and the one behind the last."""
+    wide = low.dtype
+    first, last = _rounded(low), _rounded(high)
+    size = max(last - first + 1, 1) / cells
+    begin = first + floor(size * Int(cell).cast(wide))
+    end = first + ceil(size * Int(cell + 1).cast(wide))
+    most = Int(n).cast(wide)
+    return min(max(begin, 0), most).cast(int64), min(max(end, 0), most).cast(int64)
+
+
+def _rounded(place: Floating) -> Any:
+    """The nearest whole number, halves away from 0."""
+    return select(place < 0, -floor(0.5 - place), floor(place + 0.5))
+
+
 @register("nms_kept", fuse=False)
 def nms_kept(
     out: OutputTensor[int64, "b k s"],

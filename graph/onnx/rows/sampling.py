@@ -14,6 +14,7 @@ import numpy as np
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.stage import builtin
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
 from ...types.layouts import ConvInputLayout
@@ -193,6 +194,23 @@ def roi_align_10(
         sampling_ratio=sampling_ratio,
         spatial_scale=spatial_scale,
     )
+
+
+@onnx_op("MaxRoiPool")
+def max_roi_pool(
+    call: NodeCall, x: TensorValue, rois: TensorValue, *, pooled_shape: list[int], spatial_scale: float
+) -> TensorValue:
+    """The largest elements of the cells of boxes that are rounded to whole pixels."""
+    if len(pooled_shape) != 2 or min(pooled_shape) < 1:
+        call.fail(f"pooled_shape is {pooled_shape}, and is two sizes", argument="pooled_shape")
+    if x.rank != 4 or rois.rank != 2:
+        text = f"takes images of rank 4 and boxes of rank 2, and gets {x.shape} and {rois.shape}"
+        call.fail(text, expected="rank 4 and 2", got=f"{x.shape} and {rois.shape}")
+    numbers = equal_size(call, rois.shape[1], Dim(5), "the sizes of a box and of (batch, x1, y1, x2, y2)")
+    rois = with_sizes(rois, [rois.shape[0], numbers])
+    height, width = pooled_shape
+    parameters = {"height": height, "width": width, "scale": spatial_scale}
+    return builtin("sampling", "roi_max_pool", [x, ops.cast(rois, x.dtype)], parameters)[0]
 
 
 @onnx_op("NonMaxSuppression")

@@ -1,13 +1,18 @@
-"""Converts Fourier transforms."""
+"""Converts Fourier transforms, and the matrix that sums frequencies as ears do."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
 from ..call import NodeCall
-from ..table import Dims, Ints, onnx_op
+from ..known import KnownTensor, known
+from ..table import Array, Dims, Ints, onnx_op
 from .indexing import along, steps
+
+MAX_WEIGHTS = 1 << 26  # elements of a matrix of mel weights
 
 
 @onnx_op("DFT", since=20)
@@ -97,3 +102,37 @@ def stft(
     if window is not None:
         cut = cut * ops.cast(along(window, 2, cut.rank), cut.dtype)
     return _forward(cut, None, 2, pairs, bool(onesided))
+
+
+@onnx_op("MelWeightMatrix")
+def mel_weight_matrix(
+    call: NodeCall,
+    num_mel_bins: Ints,
+    dft_length: Ints,
+    sample_rate: Ints,
+    lower_edge_hertz: Array,
+    upper_edge_hertz: Array,
+    *,
+    output_datatype: int,
+) -> KnownTensor:
+    """The matrix that makes the bins of a mel spectrogram of those of a transform: a triangle for each."""
+    count, length, rate = num_mel_bins[0], dft_length[0], sample_rate[0]
+    bins = length // 2 + 1
+    if count < 1 or length < 1 or rate < 1 or count * bins > MAX_WEIGHTS:
+        text = f"num_mel_bins is {count}, dft_length {length} and sample_rate {rate}"
+        call.fail(f"{text}; they are above 0, and the matrix has up to {MAX_WEIGHTS} elements")
+    edges = [float(np.asarray(each, np.float64).reshape(-1)[0]) for each in (lower_edge_hertz, upper_edge_hertz)]
+    low, high = (2595 * np.log10(1 + edge / 700) for edge in edges)
+    mels = np.arange(count + 2) * ((high - low) / (count + 2)) + low
+    places = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
+    if not 0 <= places.min() <= places.max() <= bins:
+        call.fail(f"its edges are {edges[0]} and {edges[1]} Hz, outside of the {bins} frequencies of the transform")
+    result = np.zeros((bins, count))
+    at = np.arange(bins)
+    for k, (first, middle, last) in enumerate(zip(places, places[1:], places[2:], strict=False)):
+        rising = (at >= first) & (at <= middle) if middle > first else at == middle
+        result[rising, k] = (at[rising] - first) / (middle - first) if middle > first else 1
+        falling = (at >= middle) & (at < last)
+        result[falling, k] = (last - at[falling]) / max(last - middle, 1)
+    dtype = call.dtype(output_datatype)
+    return known(result.astype(dtype.to_numpy()), dtype)
