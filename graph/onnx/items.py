@@ -29,6 +29,21 @@ class CountedItems:
 
 
 @dataclass(frozen=True)
+class AxisPieces:
+    """The pieces of an axis whose size a call says: `length` elements each, and in the last one what is left.
+
+    Attributes:
+        whole: the tensor that is cut.
+        axis: the axis.
+        length: of a piece.
+    """
+
+    whole: TensorValue
+    axis: int
+    length: int
+
+
+@dataclass(frozen=True)
 class AppendedItem:
     """An item that a round of a loop appends.
 
@@ -62,7 +77,7 @@ class AppendedItems:
 
 def is_sequence(value: object) -> bool:
     """Whether a value is a sequence."""
-    return isinstance(value, list | CountedItems | AppendedItems)
+    return isinstance(value, list | CountedItems | AxisPieces | AppendedItems)
 
 
 def moved(x: TensorValue, axis: int, source: int = 0) -> TensorValue:

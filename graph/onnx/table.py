@@ -32,16 +32,16 @@ from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.dataclass import dataclass
 from ..staging.value import TensorValue
 from ..types.dims import Dim
-from .items import AppendedItems, CountedItems
+from .items import AppendedItems, AxisPieces, CountedItems
 from .known import Array, KnownTensor
 from .leading_parts import LeadingPart
 from .texts import Texts
 
 F = TypeVar("F", bound=Callable[..., Any])
-Value = TensorValue | KnownTensor | Texts | list[Any] | CountedItems | AppendedItems | LeadingPart | None
+Value = TensorValue | KnownTensor | Texts | list[Any] | CountedItems | AxisPieces | AppendedItems | LeadingPart | None
 Ints = list[int]
 Dims = list[Dim]
-Items = list[Any] | CountedItems | AppendedItems
+Items = list[Any] | CountedItems | AxisPieces | AppendedItems
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own op types, whose schemas the package onnx has not
 ML = "ai.onnx.ml"  # the domain of classical models: linear ones, trees, support vectors, and what prepares features
 __all__ = [

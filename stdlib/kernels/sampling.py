@@ -314,7 +314,7 @@ def roi_max_pool(
     parallel_for(out.size, one, grain=ceildiv(TASK, 64))
 
 
-def _cell(low: Floating, high: Floating, cell: Index, cells: int, n: Index) -> tuple[Any, Any]:
+def _cell(low: Floating, high: Floating, cell: Index, cells: int, n: Index) -> tuple[Index, Index]:
     """The first element of a cell of a box along an axis of n, and the one behind the last."""
     wide = low.dtype
     first, last = _rounded(low), _rounded(high)
@@ -325,9 +325,10 @@ def _cell(low: Floating, high: Floating, cell: Index, cells: int, n: Index) -> t
     return min(max(begin, 0), most).cast(int64), min(max(end, 0), most).cast(int64)
 
 
-def _rounded(place: Floating) -> Any:
+def _rounded(place: Floating) -> Floating:
     """The nearest whole number, halves away from 0."""
-    return select(place < 0, -floor(0.5 - place), floor(place + 0.5))
+    whole: Floating = select(place < 0, -floor(0.5 - place), floor(place + 0.5))
+    return whole
 
 
 @register("nms_kept", fuse=False)

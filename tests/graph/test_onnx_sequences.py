@@ -165,3 +165,32 @@ def test_outputs_that_are_sequences() -> None:
     outputs = [each.to_numpy() for each in model.execute(x, z)]
     for got, wanted in zip(outputs, [*x, x + x, z], strict=True):
         np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("place", [0, 1, -1, -2])
+def test_pieces_of_an_axis_of_any_size(place: int) -> None:
+    """PyTorch's exporter splits so: `x.split(3)` of an axis whose size has a name."""
+    same(
+        f"""g (float[n, 4] x) => (float[k, 4] y, int64 m, float[n, 4] z)
+            <int64 three = {{3}}, int64 place = {{{place}}}> {{
+            items = SplitToSequence<axis = 0>(x, three)
+            y = SequenceAt(items, place)
+            m = SequenceLength(items)
+            z = ConcatFromSequence<axis = 0>(items)
+        }}""",
+        rows(4, 6, 8),
+    )
+
+
+def test_a_piece_that_there_is_not() -> None:
+    text = """g (float[n, 4] x) => (float[k, 4] y) <int64 three = {3}, int64 place = {1}> {
+        items = SplitToSequence<axis = 0>(x, three)
+        y = SequenceAt(items, place)
+    }"""
+    loaded = InferenceSession(interpret=True).load(from_onnx(parser.parse_model(HEADER + text)))
+    with pytest.raises(GraphError, match="takes place 1 of the pieces of 3 of an axis, which has too few elements"):
+        loaded(*rows(3)[0])
+    joined = text.replace("y = SequenceAt(items, place)", "y = ConcatFromSequence<axis = 1>(items)")
+    with pytest.raises(GraphError, match="takes the pieces of 3 of an axis of n elements") as error:
+        from_onnx(parser.parse_model(HEADER + joined))
+    assert error.value.code == "EK0529"

@@ -9,20 +9,25 @@ import numpy as np
 
 from ....dsl.types.dtype import DType
 from ... import ops
-from ...ops.stage import current
+from ...ops.indexing import Range, take
+from ...ops.stage import current, require
 from ...staging.value import TensorValue
-from ...types.dims import Dim, StaticDim
+from ...types.dims import Dim, StaticDim, ceildiv
 from ...types.tensor_type import TensorType
 from ..call import NodeCall
-from ..items import AppendedItem, AppendedItems, CountedItems, moved
+from ..items import AppendedItem, AppendedItems, AxisPieces, CountedItems, moved
 from ..known import KnownTensor, known, known_dims
 from ..table import Items, Value, onnx_op
 from .indexing import steps
 from .movement import split_along
 
 
-def as_counted(call: NodeCall, items: list[Value] | CountedItems) -> CountedItems | None:
+def as_counted(call: NodeCall, items: list[Value] | CountedItems | AxisPieces) -> CountedItems | None:
     """A sequence as parts of a tensor; None where it is empty: nothing says the type of its items."""
+    if isinstance(items, AxisPieces):
+        text = f"takes the pieces of {items.length} of an axis of {items.whole.shape[items.axis]} elements"
+        text = f"{text}, of which the last may be shorter; these are taken by known places, or joined along their axis"
+        call.fail(text, code="EK0529", expected="SequenceAt, SequenceLength or ConcatFromSequence")
     if isinstance(items, CountedItems):
         return items
     if not items:
@@ -121,11 +126,11 @@ def sequence_insert(call: NodeCall, items: Items, item: Value, position: Value =
         if position is not None:
             call.fail("inserts into a sequence that a loop carries, where items are appended only", code="EK0529")
         return AppendedItems(items.loop, items.place, (*items.items, AppendedItem(call.tensor(item))))
-    one = CountedItems(ops.unsqueeze(call.tensor(item), 0))
+    one, others = CountedItems(ops.unsqueeze(call.tensor(item), 0)), as_counted(call, items)
     if position is None:
-        return (joined(call, items, one),)
+        return (joined(call, others, one),)
     if _is_number(position, 0):
-        return (joined(call, one, items),)
+        return (joined(call, one, others),)
     call.fail("inserts in the middle of a sequence whose length a call says", code="EK0529", argument="position")
 
 
@@ -170,8 +175,23 @@ def sequence_at(call: NodeCall, items: Items, position: Value) -> Value:
     if isinstance(items, list) and isinstance(position, KnownTensor) and not position.symbolic:
         item: Value = items[_place(call, items, position, len(items) - 1)]
         return item
+    if isinstance(items, AxisPieces) and isinstance(position, KnownTensor) and not position.symbolic:
+        return _piece(call, items, int(position.array.reshape(-1)[0]))
     place = ops.reshape(call.tensor(position), [])
     return ops.gather(_parts(call, items), place, 0)
+
+
+def _piece(call: NodeCall, items: AxisPieces, place: int) -> TensorValue:
+    """A piece of an axis, from the front or, below 0, from the end."""
+    each, size = Dim(items.length), items.whole.shape[items.axis]
+    before = place if place >= 0 else -place - 1  # pieces that there have to be in addition
+    text = f"takes place {place} of the pieces of {each} of an axis, which has too few elements"
+    require(call.node.op_type, "at_least", size, before * each + 1, f"{call.title}: {text}")
+    start = each * place if place >= 0 else (ceildiv(size, each) + place) * each
+    count = each.minimum(size - start) if place >= 0 else size - start if place == -1 else each
+    whole = [Range(0, 1, dim) for dim in items.whole.shape]
+    whole[items.axis] = Range(int(start) if isinstance(start, StaticDim) else start, 1, count)
+    return take(items.whole, whole)
 
 
 @onnx_op("SequenceLength")
@@ -179,6 +199,8 @@ def sequence_length(call: NodeCall, items: Items) -> KnownTensor:
     """How many items there are."""
     if isinstance(items, CountedItems):
         length = items.parts.shape[0]
+    elif isinstance(items, AxisPieces):
+        length = ceildiv(items.whole.shape[items.axis], items.length)
     else:
         length = Dim(len(items)) if isinstance(items, list) else _parts(call, items).shape[0]
     return known(np.array(length, object), DType.int64)
@@ -190,6 +212,8 @@ def concat_from_sequence(call: NodeCall, items: Items, *, axis: int, new_axis: i
     if isinstance(items, list):
         tensors = [call.tensor(item) for item in items]
         return ops.stack(tensors, axis) if new_axis else ops.concat(tensors, axis)
+    if isinstance(items, AxisPieces) and not new_axis and axis % items.whole.rank == items.axis:
+        return items.whole
     counts = None if new_axis or not isinstance(items, CountedItems) else items.counts
     if isinstance(items, CountedItems) and counts is not None and axis % (items.parts.rank - 1) == items.axis:
         return _joined_parts(items.parts, counts, items.axis)
@@ -230,10 +254,10 @@ def split_to_sequence(
     sizes = call.dims(split, 1) if _rank(split) else []
     if not sizes:
         each = int(call.numbers(split, 1, "split").reshape(-1)[0])
-        if not isinstance(dim, StaticDim):
-            call.fail(f"splits axis {axis}, whose size {dim} is symbolic, into pieces of {each}", code="EK0529")
         if each < 1:
-            call.fail(f"splits into pieces of {each}", argument="split")
+            call.fail(f"splits into pieces of {each}", argument="split", expected="1 or more", got=each)
+        if not isinstance(dim, StaticDim):
+            return (AxisPieces(x, at, each),)
         sizes = [Dim(min(each, int(dim) - k)) for k in range(0, int(dim), each)]
     return (split_along(call, x, sizes, at),)
 
