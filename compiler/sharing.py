@@ -48,11 +48,11 @@ _TYPES = {DType.float32: "<f", DType.int32: "<i", DType.int64: "<q"}
 # long.
 _ANY_SIZES = frozenset([
     "batch_matmul", "batch_matmul_transposed", "broadcast_to", "concat2", "conv", "conv_packed", "conv_squares",
-    "depthwise_conv", "gather", "matmul", "matmul_8_bits", "matmul_8_bits_packed", "matmul_packed",
-    "matmul_transposed", "matmul_transposed_packed", "max_pool", "pack_bytes", "pack_filter", "pack_pairs",
-    "pack_panels", "pack_panels_transposed", "pack_squares", "pad_places", "permute", "reduce_max",
-    "reduce_mean", "reduce_min", "reduce_sum", "reshape", "resize_nearest", "slice", "split_pairs",
-    "split_places", "sums_of_bytes",
+    "depthwise_conv", "gather", "grouped_matmul_ragged", "matmul", "matmul_8_bits", "matmul_8_bits_packed",
+    "matmul_packed", "matmul_transposed", "matmul_transposed_packed", "max_pool", "pack_bytes", "pack_filter",
+    "pack_pairs", "pack_panels", "pack_panels_transposed", "pack_squares", "pad_places", "permute", "reduce_max",
+    "reduce_mean", "reduce_min", "reduce_sum", "reshape", "resize_nearest", "slice", "split_pairs", "split_places",
+    "sums_of_bytes",
 ])  # fmt: skip
 
 

@@ -30,9 +30,10 @@ from ..algorithms.algorithm import wide_dtype
 from ..algorithms.products import WORK
 from ..algorithms.references import Array
 
-TILE = 4  # rows and columns whose sums are held in registers
+TILE_ROWS = 4  # rows whose sums with a few columns are held in registers
+ONE_ROW_COLUMNS = 8  # the columns of a single row: as many sums keep a processor busy
 ROWS = 16  # that go along a panel before the next ones do
-PANEL = 16  # columns of a task
+PANEL = 24  # columns of a task
 T = TypeVar("T", bound=Floating)
 
 
@@ -123,6 +124,9 @@ def grouped_matmul_ragged(
         out[row, column] = total.cast(T)
 
     panels = ceildiv(d, PANEL)
+    lanes = ctx.target.vector_bits // wide.bits
+    # There are 32 registers of 512 bits, but 16 of 256, which also hold a vector of each column and of a row.
+    tile_columns = 4 if ctx.target.vector_bits >= 512 else 3
 
     def panel(task: Index):
         e, first_column = task // panels, task % panels * PANEL
@@ -133,9 +137,13 @@ def grouped_matmul_ragged(
         if e == weight.dim(0) - 1:
             _clear(out, last, n, first_column, width)
         for block in range(first, last, ROWS):
-            for column in range(first_column, min(first_column + PANEL, d), TILE):
-                for row in range(block, min(block + ROWS, last), TILE):
-                    _tile(out, x, weight, e, (row, last), column, wide, ctx.target.vector_bits // wide.bits)
+            if last - block == 1:
+                for column in range(first_column, min(first_column + PANEL, d), ONE_ROW_COLUMNS):
+                    _tile(out, x, weight, e, (block, last), column, (1, ONE_ROW_COLUMNS), wide, lanes)
+            else:
+                for column in range(first_column, min(first_column + PANEL, d), tile_columns):
+                    for row in range(block, min(block + ROWS, last), TILE_ROWS):
+                        _tile(out, x, weight, e, (row, last), column, (TILE_ROWS, tile_columns), wide, lanes)
 
     if ctx.target.is_gpu:
         parallel_for(n * d, element)
@@ -157,17 +165,24 @@ def _tile(
     e: Index,
     few: tuple[Index, Index],
     column: Index,
+    shape: tuple[int, int],
     wide: AnyDType,
     lanes: int,
 ) -> None:
-    """Elements of a few rows and columns; behind the last of either, it is computed again and not stored."""
+    """Elements of a few rows and columns; behind the last of either, it is computed again and not stored.
+
+    Args:
+        few: the first row, and where the rows of the expert end.
+        shape: how many rows and columns.
+    """
     row, last = few
+    height, count = shape
     d, depth = weight.dim(1), x.dim(1)
-    rows = tuple(min(row + r, last - 1) for r in range(TILE))
-    columns = tuple(min(column + c, d - 1) for c in range(TILE))
+    rows = tuple(min(row + r, last - 1) for r in range(height))
+    columns = tuple(min(column + c, d - 1) for c in range(count))
     whole = depth // lanes * lanes
     totals: tuple[Any, ...] = ()
-    for _ in unroll(TILE * TILE):
+    for _ in unroll(height * count):
         totals = (*totals, SIMD[wide, lanes](0))
     for k in range(0, whole, lanes):
         left = tuple(x.load(i, k, width=lanes).cast(wide) for i in rows)
@@ -177,17 +192,21 @@ def _tile(
         left = tuple(x.load(i, whole, width=lanes, mask=inside).cast(wide) for i in rows)
         right = tuple(weight.load(e, j, whole, width=lanes, mask=inside).cast(wide) for j in columns)
         totals = _added(totals, left, right)
-    for r in unroll(TILE):
-        for c in unroll(TILE):
+    for r in unroll(height):
+        for c in unroll(count):
             if row + r < last and column + c < d:
-                out[row + r, column + c] = totals[r * TILE + c].reduce_add().cast(out.dtype)
+                out[row + r, column + c] = totals[r * count + c].reduce_add().cast(out.dtype)
 
 
 def _added(totals: tuple[Floating, ...], left: tuple[Floating, ...], right: tuple[Floating, ...]) -> Any:
+    """The totals of each row, those of its columns side by side, with the products of a vector of each.
+
+    One vector of a row at a time is needed next to those of the columns.
+    """
     new: tuple[Any, ...] = ()
-    for r in unroll(TILE):
-        for c in unroll(TILE):
-            new = (*new, fma(left[r], right[c], totals[r * TILE + c]))
+    for factor in left:
+        for other in right:
+            new = (*new, fma(factor, other, totals[len(new)]))
     return new
 
 
