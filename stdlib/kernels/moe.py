@@ -8,7 +8,6 @@ import numpy as np
 
 from ...dsl import (
     SIMD,
-    AnyDType,
     AnyTensor,
     DeviceContext,
     Floating,
@@ -139,11 +138,11 @@ def grouped_matmul_ragged(
         for block in range(first, last, ROWS):
             if last - block == 1:
                 for column in range(first_column, min(first_column + PANEL, d), ONE_ROW_COLUMNS):
-                    _tile(out, x, weight, e, (block, last), column, (1, ONE_ROW_COLUMNS), wide, lanes)
+                    _tile(out, x, weight, e, (block, last), column, (1, ONE_ROW_COLUMNS), lanes)
             else:
                 for column in range(first_column, min(first_column + PANEL, d), tile_columns):
                     for row in range(block, min(block + ROWS, last), TILE_ROWS):
-                        _tile(out, x, weight, e, (row, last), column, (TILE_ROWS, tile_columns), wide, lanes)
+                        _tile(out, x, weight, e, (row, last), column, (TILE_ROWS, tile_columns), lanes)
 
     if ctx.target.is_gpu:
         parallel_for(n * d, element)
@@ -166,7 +165,6 @@ def _tile(
     few: tuple[Index, Index],
     column: Index,
     shape: tuple[int, int],
-    wide: AnyDType,
     lanes: int,
 ) -> None:
     """Elements of a few rows and columns; behind the last of either, it is computed again and not stored.
@@ -177,6 +175,7 @@ def _tile(
     """
     row, last = few
     height, count = shape
+    wide = wide_dtype(out.dtype)
     d, depth = weight.dim(1), x.dim(1)
     rows = tuple(min(row + r, last - 1) for r in range(height))
     columns = tuple(min(column + c, d - 1) for c in range(count))
