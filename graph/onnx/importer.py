@@ -310,7 +310,10 @@ class Importer:
             if default.name not in attributes:
                 attributes |= attributes_of(onnx.NodeProto(attribute=[default]), None, {}, self.read.folder)
         padded = [*inputs, *[None] * (len(function.input) - len(inputs))]
-        inner = NameScope(dict(zip(function.input, padded, strict=True)), opsets, attributes, scope.depth + 1)
+        # a graph of an attribute (of SequenceMap) runs inside of the body, and reads names around the node
+        values = {**scope.values} if any(each.HasField("g") for each in node.attribute) else {}
+        values |= zip(function.input, padded, strict=True)
+        inner = NameScope(values, opsets, attributes, scope.depth + 1)
         self._run_nodes(function.node, inner)
         for name in function.output:
             if name not in inner.values and name in node.output:

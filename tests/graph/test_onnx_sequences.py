@@ -194,3 +194,16 @@ def test_a_piece_that_there_is_not() -> None:
     with pytest.raises(GraphError, match="takes the pieces of 3 of an axis of n elements") as error:
         from_onnx(parser.parse_model(HEADER + joined))
     assert error.value.code == "EK0529"
+
+
+def test_the_graph_of_sequence_map_reads_names_around_it() -> None:
+    """PyTorch's `torch.atleast_3d` of several tensors is exported so."""
+    same(
+        """g (float[n, 4] x) => (float[n, 4] y, float[n, 4] z) <float[1] two = {2}, int64 zero = {0}, int64 one = {1}> {
+            both = SequenceConstruct(x, x)
+            twice = SequenceMap<body = each (float[n, 4] item) => (float[n, 4] after) { after = Mul(item, two) }>(both)
+            y = SequenceAt(twice, zero)
+            z = SequenceAt(twice, one)
+        }""",
+        rows(3),
+    )
