@@ -16,17 +16,16 @@ from ...dsl import (
     OutputTensor,
     ceildiv,
     compiled_for,
-    floor,
-    fma,
     int64,
     parallel_for,
     register,
-    select,
     stack,
-    unroll,
 )
 from ..algorithms.algorithm import unravelled, wide_dtype
 from ..algorithms.rows import TASK
+from .sampling import find_neighbours, sum_of_neighbours
+
+NEIGHBOURS = 4  # of a place in an image
 
 F = TypeVar("F", bound=Floating)
 
@@ -57,48 +56,33 @@ def deformed_windows(
 
     def prepare(n: Index, group: Index, tap: Index, oh: Index, ow: Index, places: AnyTensor, weights: AnyTensor):
         at = (group * taps + tap) * 2
-        top = Int(oh * stride_h - pad_h + tap // kw * dilation_h).cast(wide)
-        left = Int(ow * stride_w - pad_w + tap % kw * dilation_w).cast(wide)
-        y = top + offset[n, at, oh, ow].cast(wide)
-        z = left + offset[n, at + 1, oh, ow].cast(wide)
-        low, near = floor(y), floor(z)
-        for t in unroll(4):
-            row = low.cast(int64) + t // 2
-            column = near.cast(int64) + t % 2
-            part = y - low if t // 2 == 1 else 1 - (y - low)
-            share = z - near if t % 2 == 1 else 1 - (z - near)
-            there = (row >= 0) & (row < x.dim(2)) & (column >= 0) & (column < x.dim(3))
-            places[t] = select(there, row * x.dim(3) + column, -1)
-            weights[t] = part * share
+        starts = oh * stride_h - pad_h + tap // kw * dilation_h, ow * stride_w - pad_w + tap % kw * dilation_w
 
-    def sampled(n: Index, channel: Index, places: AnyTensor, weights: AnyTensor):
-        base = (n * x.dim(1) + channel) * x.dim(2) * x.dim(3)
-        total = wide(0)
-        for t in unroll(4):
-            if places[t] >= 0:
-                total = fma(x.at(base + places[t]).cast(wide), weights[t], total)
-        return total.cast(F)
+        def place(k: int):
+            return Int(starts[k]).cast(wide) + offset[n, at + k, oh, ow].cast(wide)
+
+        find_neighbours(x, place, places, weights, 2, "linear", "zeros", False)
 
     each = out.dim(1) // groups
     if compiled_for().is_gpu:
 
         def one(position: Index):
             n, channel, tap, oh, ow = unravelled(position, out.shape)
-            places, weights = stack[int64](4, zeroed=False), stack[wide](4, zeroed=False)
+            places, weights = stack[int64](NEIGHBOURS, zeroed=False), stack[wide](NEIGHBOURS, zeroed=False)
             prepare(n, channel // each, tap, oh, ow, places, weights)
-            out[n, channel, tap, oh, ow] = sampled(n, channel, places, weights)
+            out[n, channel, tap, oh, ow] = sum_of_neighbours(x, n, channel, places, weights, NEIGHBOURS)
 
         parallel_for(out.size, one)
     else:
 
         def row(task: Index):
             n, group, tap, oh = unravelled(task, (out.dim(0), groups, taps, out.dim(3)))
-            places, weights = stack[int64](4, zeroed=False), stack[wide](4, zeroed=False)
+            places, weights = stack[int64](NEIGHBOURS, zeroed=False), stack[wide](NEIGHBOURS, zeroed=False)
             for ow in range(out.dim(4)):
                 prepare(n, group, tap, oh, ow, places, weights)
                 for c in range(each):
                     channel = group * each + c
-                    out[n, channel, tap, oh, ow] = sampled(n, channel, places, weights)
+                    out[n, channel, tap, oh, ow] = sum_of_neighbours(x, n, channel, places, weights, NEIGHBOURS)
 
         work = out.dim(4) * (16 + 8 * each) + 16
         parallel_for(out.dim(0) * groups * taps * out.dim(3), row, grain=ceildiv(TASK, work))

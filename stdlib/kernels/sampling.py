@@ -95,18 +95,10 @@ def grid_sample(
     sizes = out.shape[2:]
 
     def prepare(batch: Index, index: tuple[Index, ...], places: AnyTensor, weights: AnyTensor):
-        def coordinate(k: int):
-            return grid[(batch, *index, axes - 1 - k)].cast(wide)
+        def place(k: int):
+            return _unscaled(grid[(batch, *index, axes - 1 - k)].cast(wide), x.dim(2 + k), corners)
 
-        _find_neighbours(x, coordinate, places, weights, each, mode, padding, corners)
-
-    def sampled(batch: Index, channel: Index, places: AnyTensor, weights: AnyTensor):
-        base = (batch * x.dim(1) + channel) * product(x.shape[2:])
-        total = wide(0)
-        for t in unroll(count):
-            if places[t] >= 0:
-                total = fma(x.at(base + places[t]).cast(wide), weights[t], total)
-        return total.cast(F)
+        find_neighbours(x, place, places, weights, each, mode, padding, corners)
 
     if compiled_for().is_gpu:
 
@@ -114,7 +106,7 @@ def grid_sample(
             index = unravelled(position, out.shape)
             places, weights = stack[int64](count, zeroed=False), stack[wide](count, zeroed=False)
             prepare(index[0], index[2:], places, weights)
-            out[index] = sampled(index[0], index[1], places, weights)
+            out[index] = sum_of_neighbours(x, index[0], index[1], places, weights, count)
 
         parallel_for(out.size, one)
     else:
@@ -124,15 +116,28 @@ def grid_sample(
             places, weights = stack[int64](count, zeroed=False), stack[wide](count, zeroed=False)
             prepare(index[0], index[1:], places, weights)
             for c in range(out.dim(1)):
-                out[(index[0], c, *index[1:])] = sampled(index[0], c, places, weights)
+                out[(index[0], c, *index[1:])] = sum_of_neighbours(x, index[0], c, places, weights, count)
 
         work = 16 * count + out.dim(1) * count
         parallel_for(out.dim(0) * product(sizes), place, grain=ceildiv(TASK, work + 16))
 
 
-def _find_neighbours(
+def sum_of_neighbours(
+    x: AnyTensor, batch: Index, channel: Index, places: AnyTensor, weights: AnyTensor, count: int
+) -> Floating:
+    """The sum of as many neighbours of a channel, times their weights; see `find_neighbours`."""
+    base = (batch * x.dim(1) + channel) * product(x.shape[2:])
+    total: Floating = weights.dtype(0)
+    for t in unroll(count):
+        if places[t] >= 0:
+            total = fma(x.at(base + places[t]).cast(weights.dtype), weights[t], total)
+    result: Floating = total.cast(x.dtype)
+    return result
+
+
+def find_neighbours(
     x: AnyTensor,
-    coordinate: Callable[[int], Floating],
+    place_along: Callable[[int], Floating],
     places: AnyTensor,
     weights: AnyTensor,
     each: int,
@@ -140,7 +145,14 @@ def _find_neighbours(
     padding: str,
     corners: bool,
 ) -> None:
-    """Stores where each neighbour lies in a channel, -1 for outside, and its weight."""
+    """Stores where each neighbour of a place lies in a channel, -1 for outside, and its weight.
+
+    Args:
+        x: images (batch, channels, places).
+        place_along: the place along each axis, in elements.
+        each: how many neighbours there are along an axis.
+        mode, padding, corners: see `grid_sample`.
+    """
     wide = weights.dtype
     axes = x.rank - 2
     count = each**axes
@@ -149,7 +161,7 @@ def _find_neighbours(
         weights[t] = wide(1)
     for k in unroll(axes):
         n = x.dim(2 + k)
-        place = _unscaled(coordinate(k), n, corners)
+        place = place_along(k)
         if mode != "cubic":
             place = _brought_in(place, n, padding, corners)
         low = round(place) if mode == "nearest" else floor(place)
