@@ -231,8 +231,7 @@ def roi_align(
     lanes = max(compiled_for().vector_bits // wide.bits, 1)
 
     def pooled(r: Index, ph: Index, pw: Index, channel: Index, lane: int, mask: Element):
-        batch = rois[r, 0].cast(int64)
-        assert (batch >= 0) & (batch < x.dim(0)), f"box {r} is of image {batch}, and there are {x.dim(0)}"
+        batch = _image_of(rois, r, x.dim(0))
         first_y, step_y, rows = _samples(rois[r, 2], rois[r, 4], ph, height, wide, scale, ratio, aligned)
         first_x, step_x, columns = _samples(rois[r, 1], rois[r, 3], pw, width, wide, scale, ratio, aligned)
         total = SIMD[wide, lane](-inf if largest else 0)
@@ -281,6 +280,13 @@ def _samples(
     return start + size * Int(cell).cast(wide), size / Int(count).cast(wide), count
 
 
+def _image_of(rois: AnyTensor, r: Index, images: Index) -> Index:
+    """The image that a box is of."""
+    batch: Index = rois[r, 0].cast(int64)
+    assert (batch >= 0) & (batch < images), f"box {r} is of image {batch}, and there are {images}"
+    return batch
+
+
 def _neighbours(place: Floating, n: Index) -> Any:
     """((place, weight), (place, weight)) of the two neighbours among n; weights are 0 for what lies outside."""
     there = (place >= -1) & (place <= Int(n).cast(place.dtype))
@@ -308,8 +314,7 @@ def roi_max_pool(
     wide = wide_dtype(F)
 
     def pooled(r: Index, c: Index, ph: Index, pw: Index):
-        batch = rois[r, 0].cast(int64)
-        assert (batch >= 0) & (batch < x.dim(0)), f"box {r} is of image {batch}, and there are {x.dim(0)}"
+        batch = _image_of(rois, r, x.dim(0))
         top, bottom = _cell(rois[r, 2].cast(wide) * scale, rois[r, 4].cast(wide) * scale, ph, height, x.dim(2))
         left, right = _cell(rois[r, 1].cast(wide) * scale, rois[r, 3].cast(wide) * scale, pw, width, x.dim(3))
         best = wide(-inf)
